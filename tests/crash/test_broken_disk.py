@@ -180,7 +180,7 @@ def test_a_read_that_fails_is_told_and_tried_again_and_costs_nothing(gateway: Fa
     assert drained(gateway.amqp_port) == list(range(publisher.confirmed))
 
 
-def test_what_is_due_while_the_disk_cannot_be_read_comes_once_it_can(gateway: FaultyGateway) -> None:
+def test_a_message_due_during_a_read_failure_comes_when_the_disk_works_again(gateway: FaultyGateway) -> None:
     gateway.terminate()
     gateway.settings |= {"log.tail_cache_bytes": "1MiB", "log.scrub_bytes_per_s": "0"}
     gateway.shim = Shim(gateway.folder / "segments", gateway.data_dir / "shard-000" / "wal")

@@ -68,7 +68,7 @@ async def take(consumer: penstock.Consumer, n: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("gateway_dies", [False, True])
-async def test_what_a_killed_producer_left_is_decided_by_what_it_had_done(
+async def test_half_messages_of_a_killed_producer_are_decided_by_its_local_work(
     gateway: Gateway, tmp_path: Path, gateway_dies: bool
 ) -> None:
     done = tmp_path / "done"

@@ -145,7 +145,7 @@ def test_a_full_disk_holds_publishers_and_goes_on_by_itself(tmp_path: Path, take
     again.close_sync()
 
 
-def test_what_was_written_before_the_disk_was_full_is_confirmed(tmp_path: Path) -> None:
+def test_records_written_before_the_disk_was_full_are_confirmed(tmp_path: Path) -> None:
     files = FailingFiles()
     log = open_log(tmp_path, files)
     feed = durable_feed(log)

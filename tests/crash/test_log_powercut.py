@@ -81,7 +81,7 @@ STEPS = st.lists(
 
 @settings(max_examples=histories(60), deadline=None)
 @given(st.data(), st.lists(STEPS, min_size=1, max_size=3))
-def test_what_was_synced_survives_any_loss_of_unsynced_pages(
+def test_synced_records_survive_any_loss_of_unsynced_pages(
     data: st.DataObject, lives: list[list[tuple[str, int]]]
 ) -> None:
     folder = Path(tempfile.mkdtemp(prefix="penstock-power-"))

@@ -43,7 +43,7 @@ def verified(folder: Folder) -> tuple[int, str]:
     return verify(folder, out), out.getvalue()
 
 
-def test_what_is_whole_opens_and_verifies(folder: Folder) -> None:
+def test_an_undamaged_log_opens_and_verifies(folder: Folder) -> None:
     assert verified(folder)[0] == 0
     open_log(folder.root).close_sync()
     assert verified(folder)[0] == 0

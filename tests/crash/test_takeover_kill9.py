@@ -36,9 +36,7 @@ async def take(consumer: penstock.Consumer, count: int) -> list[penstock.Message
 
 
 @pytest.mark.parametrize("dies", ["gateway", "active", "successor"])
-async def test_what_was_not_acknowledged_comes_to_the_successor(
-    gateway: Gateway, seed: int, dies: str
-) -> None:
+async def test_unacknowledged_messages_come_to_the_successor(gateway: Gateway, seed: int, dies: str) -> None:
     chance = random.Random(seed)
     url = f"penstock://{gateway.settings['native.listen']}"
     with gateway:

@@ -141,7 +141,7 @@ def test_a_bound_is_the_one_that_is_kept(says: str, bound: int) -> None:
     assert says.format(f"{bound:,}") in PAGE
 
 
-def test_what_is_said_in_words_is_so() -> None:
+def test_figures_in_the_text_equal_the_constants() -> None:
     assert half.BYTES_MAX == 1 << 30, "1 GiB of half messages"
     assert 1 << packing._WINDOW_LOG_MAX == 16 << 20, "a window of at most 16 MiB"
 

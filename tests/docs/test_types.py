@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.docs.pages import ROOT, blocks
 
 
-def test_what_the_pages_show_of_the_sdk_passes_mypy_strict(tmp_path: Path) -> None:
+def test_sdk_examples_of_the_pages_pass_mypy_strict(tmp_path: Path) -> None:
     programs = []
     for page in (Path("docs/tutorials/python-sdk.md"), Path("docs/reference/sdk.md")):
         for block in blocks(page):

@@ -118,7 +118,7 @@ def test_released_and_modified_come_again_and_rejected_does_not(
     receiver.accept()
 
 
-def test_what_was_not_settled_comes_again_when_the_link_ends(connect: Connect, queue: str) -> None:
+def test_unsettled_messages_come_again_when_the_link_ends(connect: Connect, queue: str) -> None:
     connection = connect()
     connection.create_sender(queue).send(Message(body="m"))
     first = connection.create_receiver(queue)
@@ -247,7 +247,7 @@ def test_a_link_to_a_wrong_address_is_detached_with_the_reason(
             create(address)
 
 
-def test_what_is_not_there_yet_is_refused_with_words(connect: Connect, queue: str) -> None:
+def test_a_missing_feature_is_refused_with_a_text(connect: Connect, queue: str) -> None:
     connection = connect()
     with pytest.raises(LinkDetached, match="amqp:not-implemented"):
         connection.create_receiver(queue, options=Selector("a = 1"))

@@ -47,7 +47,7 @@ def test_a_bound_queue_gets_what_matches_and_then_what_comes(channel: BlockingCh
     assert drain(channel, unique) == [str(i).encode() for i in range(1, 50, 2)] + [b"after"]
 
 
-def test_what_was_acknowledged_by_others_comes_too(channel: BlockingChannel, unique: str) -> None:
+def test_messages_that_others_acknowledged_come_too(channel: BlockingChannel, unique: str) -> None:
     channel.queue_declare(unique + "first", exclusive=True)
     channel.queue_bind(unique + "first", "amq.direct", unique)
     for i in range(10):
@@ -58,7 +58,7 @@ def test_what_was_acknowledged_by_others_comes_too(channel: BlockingChannel, uni
     assert drain(channel, unique) == [str(i).encode() for i in range(10)]
 
 
-def test_what_was_sent_to_a_queue_that_did_not_exist(channel: BlockingChannel, unique: str) -> None:
+def test_messages_sent_before_the_queue_existed_are_found(channel: BlockingChannel, unique: str) -> None:
     for i in range(5):
         channel.basic_publish("", unique, str(i).encode())
     declared = channel.queue_declare(unique, exclusive=True, arguments=HOUR)
@@ -99,7 +99,7 @@ def test_through_a_headers_exchange_and_an_exchange_behind_another(
     assert drain(channel, unique) == [b"0", b"2", b"4"]
 
 
-def test_what_mqtt_published_is_found(channel: BlockingChannel, mqtt_port: int, unique: str) -> None:
+def test_mqtt_messages_are_found(channel: BlockingChannel, mqtt_port: int, unique: str) -> None:
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
     client.connect("127.0.0.1", mqtt_port)
     client.loop_start()

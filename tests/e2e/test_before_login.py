@@ -83,7 +83,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize("how", SLOW)
-def test_who_does_not_log_in_in_time_is_closed(gateway: Gateway, how: str) -> None:
+def test_a_client_without_a_login_in_time_is_closed(gateway: Gateway, how: str) -> None:
     name, first, drip = SLOW[how]
     started = time.monotonic()
     with connect(gateway.ports[name], first) as client:
@@ -189,7 +189,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_who_asks_and_never_reads_is_not_read_and_then_closed(gateway: Gateway, tmp_path: Path) -> None:
+def test_a_client_that_never_reads_its_answers_is_not_read_and_then_closed(
+    gateway: Gateway, tmp_path: Path
+) -> None:
     with connect(gateway.mqtt_port, CONNECT) as client, connect(gateway.mqtt_port, CONNECT) as other:
         assert client.recv(4) == other.recv(4) == b"\x20\2\0\0"
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -211,7 +211,7 @@ def test_heartbeats_are_answered_under_full_load(tmp_path: Path, unique: str) ->
         assert "missed heartbeats" not in gateway.log_text()
 
 
-def test_what_was_consumed_gives_way_to_what_comes(disk: Path, tmp_path: Path) -> None:
+def test_consumed_messages_are_deleted_for_new_ones(disk: Path, tmp_path: Path) -> None:
     """Replay is kept for 24 hours or 10 GiB, of which the disk has a hundredth."""
     with gateway_on(disk, tmp_path / "gateway") as gateway:
         parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port, heartbeat=0)

@@ -187,7 +187,7 @@ def test_names_of_a_topics_messages_are_those_of_the_default_exchange(gateway: G
         asyncio.run(replaced(http))
 
 
-def test_what_is_said_to_be_cancelled_is_so_after_a_kill(tmp_path: Path) -> None:
+def test_a_confirmed_cancellation_survives_a_kill(tmp_path: Path) -> None:
     """The message with the latest time arrives; the two earlier ones, which were cancelled, do not."""
     listen = f"127.0.0.1:{free_port()}"
     settings = {**SERVED, "native.listen": listen}
@@ -216,7 +216,7 @@ def test_what_is_said_to_be_cancelled_is_so_after_a_kill(tmp_path: Path) -> None
             assert found == ["last"]
 
 
-def test_what_cannot_be_cancelled_is_refused(gateway: Gateway, unique: str) -> None:
+def test_an_impossible_cancellation_is_refused(gateway: Gateway, unique: str) -> None:
     api = Api(gateway)
     assert api.status("PUT", f"users/{unique}", {"password": unique, "tags": ""}) in (201, 204)
     rights = {"configure": "", "write": "^other$", "read": ".*"}

@@ -99,7 +99,7 @@ def test_definitions_leave_and_come_back(gateway: Gateway, tmp_path: Path) -> No
     assert "it is not JSON" in penstock(gateway, "definitions", "import", str(file), code=2).stderr
 
 
-def test_what_goes_wrong_is_one_line_with_the_remedy(gateway: Gateway) -> None:
+def test_an_error_is_one_line_with_the_remedy(gateway: Gateway) -> None:
     nowhere = penstock(gateway, "queues", "list", "--vhost", "nope", code=1).stderr
     assert nowhere == "penstock: error: there is no vhost 'nope'\n"
     assert "no password for user 'guest'" in penstock(gateway, "users", "create", "guest", code=1).stderr

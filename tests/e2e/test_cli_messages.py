@@ -189,7 +189,7 @@ def test_every_command_is_in_the_completions_of_all_shells(run: Run) -> None:
             assert word in text
 
 
-def test_what_reaches_no_queue_is_said(run: Run, unique: str) -> None:
+def test_unroutable_messages_are_reported(run: Run, unique: str) -> None:
     words = ("pub", "--exchange", "amq.topic", "--routing-key", unique, "a", "b")
     assert run(*words) == ""
     assert "2 of the messages reached no queue" in run.errors and "'amq.topic'" in run.errors

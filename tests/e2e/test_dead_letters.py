@@ -258,7 +258,7 @@ def test_only_ready_messages_count(channel: BlockingChannel) -> None:
     assert count(channel, name) == 0
 
 
-def test_what_is_dropped_from_the_head_is_a_dead_letter(channel: BlockingChannel) -> None:
+def test_messages_dropped_from_the_head_are_dead_lettered(channel: BlockingChannel) -> None:
     dead = queue(channel)
     alive = queue(channel, dead_letter_exchange="", dead_letter_routing_key=dead, max_length=1)
     for number in range(3):

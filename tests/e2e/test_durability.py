@@ -89,7 +89,7 @@ def test_queues_bindings_and_messages(own_broker: Broker, end: Callable[[Broker]
         assert error.value.reply_code == 404
 
 
-def test_what_was_deleted_stays_deleted(own_broker: Broker, end: Callable[[Broker], None]) -> None:
+def test_deleted_objects_stay_deleted(own_broker: Broker, end: Callable[[Broker], None]) -> None:
     with confirming(own_broker) as channel:
         channel.exchange_declare("gone", "direct", durable=True)
         channel.queue_declare("kept", durable=True)

@@ -86,7 +86,7 @@ def positions(gateway: Gateway, **more: str) -> list[int]:
     return [row["offset"] for row in rows(gateway.data_dir, "traffic", **more)]
 
 
-def test_what_becomes_of_messages_is_in_the_table(gateway: Gateway, channel: BlockingChannel) -> None:
+def test_the_table_has_the_events_of_messages(gateway: Gateway, channel: BlockingChannel) -> None:
     channel.queue_declare("dead", durable=True)
     arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
     channel.queue_declare("q", durable=True, arguments=arguments)
@@ -143,7 +143,7 @@ def test_what_becomes_of_messages_is_in_the_table(gateway: Gateway, channel: Blo
     assert len(positions(gateway)) == 5, "four, and a dead letter"
 
 
-def test_what_is_too_much_or_too_old_is_dropped_and_why(gateway: Gateway, channel: BlockingChannel) -> None:
+def test_drops_by_length_and_age_have_their_reason(gateway: Gateway, channel: BlockingChannel) -> None:
     channel.queue_declare("short", arguments={"x-max-length": 1})
     channel.queue_declare("brief", arguments={"x-message-ttl": 1})
     for _ in range(3):

@@ -49,7 +49,7 @@ async def test_the_end_of_the_block_decides(client: penstock.Client) -> None:
             await plain.prepare("x")
 
 
-async def test_what_a_lost_producer_left_is_answered_by_another(gateway: Gateway) -> None:
+async def test_another_producer_answers_for_a_lost_one(gateway: Gateway) -> None:
     """The first one did its local work and never came to say so."""
     done = set()
 

@@ -73,7 +73,7 @@ def test_it_is_forgotten_when_it_is_rolled_back(channel: BlockingChannel) -> Non
     assert count(channel, "orders") == 0
 
 
-def test_what_is_prepared_twice_is_kept_once(channel: BlockingChannel) -> None:
+def test_a_message_prepared_twice_is_kept_once(channel: BlockingChannel) -> None:
     publish(channel, b"half", **HALF)
     publish(channel, b"half", **HALF)
     publish(channel, b"", x_penstock_commit="order-1")
@@ -82,7 +82,7 @@ def test_what_is_prepared_twice_is_kept_once(channel: BlockingChannel) -> None:
     assert count(channel, "orders") == 1
 
 
-def test_who_says_nothing_is_asked_by_the_queue_also_after_a_restart(tmp_path: Path) -> None:
+def test_the_check_queue_asks_about_undecided_messages_also_after_a_restart(tmp_path: Path) -> None:
     """The producer dies between its local commit and the confirm; whoever reads the queue knows of it."""
     with Gateway(tmp_path / "data") as gateway:
         channel = opened(gateway)
@@ -98,7 +98,7 @@ def test_who_says_nothing_is_asked_by_the_queue_also_after_a_restart(tmp_path: P
         channel.connection.close()
 
 
-def test_what_nobody_knows_of_is_given_up(channel: BlockingChannel) -> None:
+def test_a_half_message_without_an_answer_is_given_up(channel: BlockingChannel) -> None:
     rules = {"x-penstock-check-after": 100, "x-penstock-check-each": 100, "x-penstock-max-checks": 2}
     publish(channel, b"half", **HALF, **rules, **{"x-penstock-half-dead-letter": "given-up"})
     assert take(channel, "given-up")[1] == b"half"
@@ -119,7 +119,9 @@ def test_what_nobody_knows_of_is_given_up(channel: BlockingChannel) -> None:
         ({"x-penstock-max-checks": 3}, "without 'x-penstock-half'"),
     ],
 )
-def test_what_cannot_be_is_refused(channel: BlockingChannel, headers: dict[str, Any], says: str) -> None:
+def test_invalid_half_messages_are_refused(
+    channel: BlockingChannel, headers: dict[str, Any], says: str
+) -> None:
     with pytest.raises(ChannelClosedByBroker, match=says):
         publish(channel, b"half", **headers)
 

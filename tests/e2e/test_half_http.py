@@ -117,7 +117,7 @@ def test_a_url_may_say_that_it_did_not_happen(client: httpx.Client) -> None:
     assert published(client) == []
 
 
-def test_what_nobody_knows_of_is_given_up(client: httpx.Client) -> None:
+def test_a_half_message_without_an_answer_is_given_up(client: httpx.Client) -> None:
     assert client.put("/streams/dead", json={}).status_code == 201
     with Receiver(lambda got: Reply(204)) as receiver:
         prepare(client, ask=receiver.url, max_checks=2, dead_letter="dead", **SOON)
@@ -140,7 +140,7 @@ def test_what_nobody_knows_of_is_given_up(client: httpx.Client) -> None:
         ({"message": {"value": "a", "headers": {"x-penstock-half": "a"}}}, 400, "POST half"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_invalid_half_messages_are_refused(
     client: httpx.Client, fields: dict[str, Any], status: int, says: str
 ) -> None:
     answer = client.post("/half", json={"queue": "orders", "message": MESSAGE, **fields})

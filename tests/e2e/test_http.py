@@ -520,7 +520,9 @@ def test_a_token_logs_in_until_it_is_revoked(http: httpx.Client, gateway: Gatewa
     assert http.post(base, json={"name": ""}).status_code == 400
 
 
-def test_what_becomes_of_a_message_is_said(http: httpx.Client, gateway: Gateway, unique: str) -> None:
+def test_the_answer_tells_whether_a_message_was_routed(
+    http: httpx.Client, gateway: Gateway, unique: str
+) -> None:
     """A queue or stream that is named must be there; through an exchange, `routed` tells."""
     api = Api(gateway)
     remedy = f"PUT /v1/vhosts/%2F/queues/{unique}"

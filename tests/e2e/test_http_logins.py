@@ -115,7 +115,7 @@ def session(gateway: Gateway, name: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     "how", ["revoked token", "changed password", "deleted user", "logout", "changed tags"]
 )
-def test_what_waits_ends_with_its_login(gateway: Gateway, api: Api, unique: str, how: str) -> None:
+def test_a_waiting_request_ends_with_its_login(gateway: Gateway, api: Api, unique: str, how: str) -> None:
     name = unique
     user(api, name, "first")
     assert api.status("PUT", f"queues/%2F/{unique}", {"durable": True}) == 201

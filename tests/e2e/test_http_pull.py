@@ -80,7 +80,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("verb", "body"), [(verb, body) for verb, wrong in WRONG.items() for body in wrong])
-def test_what_is_not_understood_is_not_passed_over(
+def test_unknown_fields_are_refused(
     http: httpx.Client, gateway: Gateway, unique: str, verb: str, body: dict[str, Any]
 ) -> None:
     make_queue(gateway, unique)

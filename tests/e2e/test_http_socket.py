@@ -100,7 +100,7 @@ def test_messages_are_published_consumed_and_acknowledged(
     api.close()
 
 
-def test_what_a_client_held_goes_back_when_it_goes(gateway: Gateway, queue: str) -> None:
+def test_unsettled_messages_of_a_lost_client_are_requeued(gateway: Gateway, queue: str) -> None:
     one, other = Socket(gateway), Socket(gateway)
     one.ask("publish", queue=queue, messages=[{"value": "x"}])
     one.ask("subscribe", id="a", queue=queue)

@@ -204,9 +204,7 @@ def test_a_pause_outlives_a_kill(gateway: Gateway, unique: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])
-def test_what_cannot_be_paused_is_refused(
-    gateway: Gateway, http: httpx.Client, stream: str, verb: str
-) -> None:
+def test_an_impossible_pause_is_refused(gateway: Gateway, http: httpx.Client, stream: str, verb: str) -> None:
     Subscription(http, stream, "s")
 
     def refused(path: str, body: Any = None, client: httpx.Client = http) -> tuple[int, str]:
@@ -494,7 +492,7 @@ def test_pulls_that_go_on_end_with_a_word(gateway: Gateway, http: httpx.Client, 
     api.close()
 
 
-def test_what_lies_on_the_disk_is_no_end(tmp_path: Path, unique: str) -> None:
+def test_a_read_without_waiting_includes_records_on_disk(tmp_path: Path, unique: str) -> None:
     """A read that does not wait still gets what must be read from the disk first: after a restart, all."""
     with Gateway(tmp_path / "cold", settings=SERVED) as gateway:
         make_queue(gateway, unique)

@@ -57,7 +57,7 @@ def refusal(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["code"]
 
 
-def test_what_is_staged_is_seen_by_nobody_until_it_is_committed(
+def test_staged_messages_are_invisible_until_the_commit(
     http: httpx.Client, gateway: Gateway, queue: str
 ) -> None:
     """Messages to a queue, a stream and a topic; deliveries of a queue and of a subscription."""
@@ -178,7 +178,7 @@ def test_a_commit_that_cannot_be_does_nothing_and_stays_open(
     assert pull(http, queue, wait_ms=0) == []
 
 
-def test_what_can_not_be_staged_is_refused_when_it_comes(
+def test_an_impossible_operation_is_refused_when_it_is_staged(
     http: httpx.Client, gateway: Gateway, queue: str
 ) -> None:
     txn = begin(http)

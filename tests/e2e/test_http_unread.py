@@ -98,7 +98,7 @@ def _read(client: socket.socket, size: int) -> bytes | None:
         return None
 
 
-def test_who_takes_next_to_nothing_is_disconnected(gateway: Gateway) -> None:
+def test_a_client_that_reads_almost_nothing_is_disconnected(gateway: Gateway) -> None:
     """All kinds at once: it takes 30 s."""
     took: dict[str, float] = {}
     begun = time.monotonic()

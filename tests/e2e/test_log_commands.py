@@ -123,7 +123,7 @@ def test_a_gateway_on_a_backup_has_all_that_was_confirmed_before_it(gateway: Gat
     assert drained(gateway.amqp_port) == list(range(publisher.confirmed))
 
 
-def test_what_only_reads_may_look_at_a_gateway_under_load(gateway: Gateway) -> None:
+def test_read_only_commands_work_on_a_gateway_under_load(gateway: Gateway) -> None:
     publisher = Publisher(gateway.amqp_port)
     publisher.start()
     for _ in range(3):

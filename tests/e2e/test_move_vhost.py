@@ -146,7 +146,7 @@ def test_everything_in_a_vhost_moves_and_nothing_else(gateway: Gateway) -> None:
         assert [vhost["worker"] for vhost in api.get("vhosts")] == [2, 1, 0]
 
 
-async def test_what_waits_streams_and_webhooks_move_too_though_moving_was_killed(
+async def test_waiting_messages_streams_and_webhooks_move_too_after_a_killed_move(
     gateway: Gateway, hooks_of: Callable[[Gateway], Hooks]
 ) -> None:
     url = f"penstock://guest:guest@{gateway.settings['native.listen']}/b"

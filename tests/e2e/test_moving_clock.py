@@ -66,7 +66,7 @@ async def test_a_delayed_message_comes_when_its_time_has(
         assert message.body == b"third" and message.timestamp_ms / 1000 <= penstock_gateway.now()
 
 
-async def test_what_is_not_acknowledged_in_time_comes_again(
+async def test_messages_not_acknowledged_in_time_come_again(
     client: penstock.Client, penstock_gateway: Gateway
 ) -> None:
     async with (

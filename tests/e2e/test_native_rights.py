@@ -137,7 +137,7 @@ def test_dead_letters_go_where_the_user_may_publish(gateway: Gateway, unique: st
         assert (answer.status_code, answer.json()["code"]) == (403, "access_refused")
 
 
-def test_what_one_may_make_and_not_read_is_not_made_by_subscribing(gateway: Gateway, unique: str) -> None:
+def test_a_subscription_without_read_permission_creates_no_topic(gateway: Gateway, unique: str) -> None:
     async def scenario() -> None:
         topic = f"new-{unique}"
         async with native(gateway, "alice") as hers, native(gateway, "bob") as his:

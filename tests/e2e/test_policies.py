@@ -105,7 +105,7 @@ def eventually(check: Callable[[], object]) -> None:
         ({}, {"max-length": 3, "delivery-limit": 5}, None, 12, b"0"),
     ],
 )
-def test_what_arguments_and_policies_come_to(
+def test_effective_rules_of_arguments_and_policies(
     operator: Operator,
     unique: str,
     arguments: dict[str, object],

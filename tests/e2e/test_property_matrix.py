@@ -491,7 +491,7 @@ def test_a_property_crosses(clients: Clients, unique: str, sender: str, receiver
 
 
 @pytest.mark.parametrize("case", FROM_MQTT5, ids=lambda case: case.name)
-def test_what_amqp_forwards_is_for_mqtt_what_it_was(clients: Clients, unique: str, case: Case) -> None:
+def test_mqtt_properties_survive_a_forward_by_amqp(clients: Clients, unique: str, case: Case) -> None:
     """An AMQP program publishes what it got, with the properties it got, under another key."""
     queue = clients.receiver(AMQP, unique)
     clients.receiver(MQTT5, "to-" + unique)
@@ -510,7 +510,7 @@ def test_what_amqp_forwards_is_for_mqtt_what_it_was(clients: Clients, unique: st
 
 
 @pytest.mark.parametrize("case", FROM_AMQP, ids=lambda case: case.name)
-def test_what_mqtt_forwards_is_for_amqp_what_it_was(clients: Clients, unique: str, case: Case) -> None:
+def test_amqp_properties_survive_a_forward_by_mqtt(clients: Clients, unique: str, case: Case) -> None:
     """An MQTT 5 program publishes what it got, with the properties it got, under another topic."""
     queue = clients.receiver(AMQP, "to-" + unique)
     clients.receiver(MQTT5, unique)

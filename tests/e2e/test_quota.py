@@ -205,7 +205,7 @@ def test_a_vhost_over_the_other_quota_refuses_what_is_published_until_it_is_cons
     api.close()
 
 
-def test_what_is_evicted_is_dead_lettered_in_order_and_nothing_is_lost(gateway: Gateway) -> None:
+def test_evicted_messages_are_dead_lettered_in_order_without_loss(gateway: Gateway) -> None:
     api = Api(gateway)
     assert api.status("PUT", "vhosts/small") == 201
     assert api.status("PUT", "vhost-limits/small/max-backlog-bytes-evict", {"value": QUOTA}) == 204

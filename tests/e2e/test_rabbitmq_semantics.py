@@ -219,7 +219,7 @@ def test_deaths_that_a_client_wrote_are_counted_on(
     assert [death["count"] for death in properties.headers["x-death"]] == counts
 
 
-def test_what_has_expired_keeps_no_place_in_a_full_queue(channel: BlockingChannel) -> None:
+def test_an_expired_message_does_not_count_for_the_length_limit(channel: BlockingChannel) -> None:
     name = queue(channel, max_length=1, overflow="reject-publish")
     channel.basic_publish("", name, b"old", pika.BasicProperties(expiration="0"))
     channel.basic_publish("", name, b"new")

@@ -112,7 +112,9 @@ def slowed(gateway: Gateway) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
-def test_who_waits_for_bytes_is_in_flow_and_goes_on_when_the_limit_goes(gateway: Gateway, api: Api) -> None:
+def test_a_publisher_over_its_byte_rate_is_in_flow_until_the_limit_is_removed(
+    gateway: Gateway, api: Api
+) -> None:
     assert api.status("PUT", "vhost-limits/%2F/max-byte-rate", {"value": 1}) == 204
     published = threading.Event()
 

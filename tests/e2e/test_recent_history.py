@@ -103,7 +103,7 @@ def test_an_exchange_bound_later_routes_it_by_its_keys(
     assert bodies(channel, wanted, 1) == [b"2"]
 
 
-def test_what_comes_by_another_exchange_is_remembered(
+def test_messages_from_another_exchange_are_remembered(
     channel: BlockingChannel, exchange: str, unique: str
 ) -> None:
     before = f"{unique}.fanout"

@@ -193,7 +193,7 @@ def test_users_log_level_and_acl_follow_the_files(served: Served) -> None:
     assert not served.logs_in("ann", "first")
 
 
-def test_what_needs_a_restart_is_named(served: Served) -> None:
+def test_options_that_need_a_restart_are_named(served: Served) -> None:
     served.write(packet=2_000_000)
     line = served.reload("the configuration was reloaded")
     assert "changed=mqtt.max_packet_bytes needs_restart=mqtt.max_packet_bytes" in line

@@ -9,7 +9,7 @@ from tests.support.mqtt_wire import Gate, props
 
 
 @pytest.mark.penstock_only("others copy what is retained when they handle SUBSCRIBE")
-def test_what_is_retained_before_its_turn_comes_once(broker: Broker, unique: str) -> None:
+def test_a_message_retained_during_the_walk_comes_once(broker: Broker, unique: str) -> None:
     """The client takes one message at a time, so what is retained of the other topics waits for it."""
     gate = Gate(broker.mqtt_port, 5)
     try:

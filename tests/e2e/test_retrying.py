@@ -143,7 +143,7 @@ async def test_a_paused_consumer_and_a_paused_subscription_get_nothing(client: p
         assert (await next_of(first)).body == b"later"
 
 
-async def test_what_amqp_alone_may_say_holds_up_no_retry(client: penstock.Client, gateway: Gateway) -> None:
+async def test_headers_of_amqp_only_do_not_block_a_retry(client: penstock.Client, gateway: Gateway) -> None:
     """Headers of the gateway's own and direct replies come with AMQP's messages, and no native client may
     send them: the retry topic had refused such a message for ever."""
     await client.admin.create_topic("t")
@@ -168,7 +168,7 @@ async def test_what_amqp_alone_may_say_holds_up_no_retry(client: penstock.Client
         await consumer.ack(again)
 
 
-async def test_what_the_retry_topic_does_not_take_is_given_back_as_it_is(
+async def test_a_message_that_the_retry_topic_refuses_is_given_back_unchanged(
     client: penstock.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with client.producer("t") as producer:
@@ -184,7 +184,7 @@ async def test_what_the_retry_topic_does_not_take_is_given_back_as_it_is(
         assert again is not None and (again.body, again.redelivered) == (b"x", True)
 
 
-async def test_what_no_try_helps_is_rejected_to_the_dead_letter_topic(client: penstock.Client) -> None:
+async def test_a_permanent_failure_is_rejected_to_the_dead_letter_topic(client: penstock.Client) -> None:
     async with client.producer("t") as producer:
         await producer.send_many([b"no order", b"5", b"nor this"])
     async with client.retrying("t", "s", penstock.Retry(SOON), schema=int, start="earliest") as consumer:

@@ -188,7 +188,7 @@ async def test_a_newer_producer_of_a_name_fences_off_the_older(client: penstock.
 # Consuming
 
 
-async def test_what_a_lost_consumer_held_comes_again_to_the_others(
+async def test_unsettled_messages_of_a_lost_consumer_come_again_to_the_others(
     client: penstock.Client, gateway: Gateway
 ) -> None:
     async with client.producer("t") as producer, penstock.connect(gateway.url) as other:
@@ -337,7 +337,7 @@ async def test_everything_goes_on_after_the_gateway_came_back(gateway: Gateway) 
             assert client.reconnects == 1
 
 
-async def test_what_was_sent_twice_by_a_named_producer_is_there_once(gateway: Gateway) -> None:
+async def test_a_message_sent_twice_by_a_named_producer_is_there_once(gateway: Gateway) -> None:
     """The connection is cut while confirms are under way, again and again."""
     async with penstock.connect(gateway.url) as client:
         async with client.producer("t", name="p", batch_messages=7) as producer:
@@ -379,7 +379,7 @@ async def test_a_wrong_password_or_place_is_told_at_once(gateway: Gateway) -> No
         await penstock.connect("http://127.0.0.1")
 
 
-async def test_what_is_closed_says_so(client: penstock.Client) -> None:
+async def test_closed_objects_raise_an_error_that_says_so(client: penstock.Client) -> None:
     consumer = await client.subscribe("t", "s").open()
     producer = await client.producer("t").open()
     waiting = asyncio.create_task(consumer.receive())

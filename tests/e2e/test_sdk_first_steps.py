@@ -16,9 +16,9 @@ from penstock.testing import Gateway
 WAIT_S = 60.0
 
 
-@pytest.mark.parametrize("front", ["amqp", "mqtt"])
-async def test_the_port_of_another_protocol_is_named_as_such(gateway: Gateway, front: str) -> None:
-    port = gateway.listener(front)
+@pytest.mark.parametrize("front_end", ["amqp", "mqtt"])
+async def test_the_port_of_another_protocol_is_named_as_such(gateway: Gateway, front_end: str) -> None:
+    port = gateway.listener(front_end)
     with pytest.raises(
         penstock.ConnectionLost,
         match=rf"127\.0\.0\.1:{port} (closed|begins with b'AMQP).*native\.listen\? TLS, AMQP",
@@ -26,7 +26,7 @@ async def test_the_port_of_another_protocol_is_named_as_such(gateway: Gateway, f
         await penstock.connect(f"penstock://127.0.0.1:{port}", connect_timeout_s=WAIT_S)
 
 
-async def test_what_was_not_opened_says_so(client: penstock.Client) -> None:
+async def test_unopened_objects_raise_an_error_that_says_so(client: penstock.Client) -> None:
     await client.admin.create_topic("t")
     for consumer in (client.subscribe("t", "s"), client.reader("t")):
         with pytest.raises(penstock.ClientError, match=r"is not open; use it with async with"):

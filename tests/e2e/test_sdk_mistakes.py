@@ -33,7 +33,7 @@ WAIT_S = 60.0
         (lambda c: c.subscribe("t", "u", start="soon"), penstock.Refused, "start cannot be 'soon'; it is"),
     ],
 )
-async def test_what_is_not_there_is_named(
+async def test_missing_objects_are_named(
     client: penstock.Client, open_: Any, kind: type[penstock.Refused], says: str
 ) -> None:
     async with client.subscribe("t", "s"):
@@ -53,7 +53,7 @@ async def test_what_is_not_there_is_named(
         ({"url": "amqp://h"}, penstock.ClientError, "'amqp' is no address.*; write penstock://"),
     ],
 )
-async def test_who_does_not_come_in_is_told_why(
+async def test_a_refused_login_is_told_the_reason(
     gateway: Gateway, options: dict[str, Any], kind: type[penstock.ClientError], says: str
 ) -> None:
     with pytest.raises(kind, match=says):
@@ -78,7 +78,9 @@ def test_properties_that_cannot_be_are_named(said: dict[str, Any], kind: type[Ex
         properties_block(said.get("key"), said.get("headers"), None, True, said.get("properties"))
 
 
-async def test_what_is_too_large_is_refused_here_and_harms_nobody(client: penstock.Client) -> None:
+async def test_the_client_refuses_a_message_that_is_too_large_and_no_other_is_affected(
+    client: penstock.Client,
+) -> None:
     """The gateway drops a connection with too large a frame, and the client would send it again for ever."""
     most = (await client.link()).frame_max
     async with client.producer("t", name="p", batch_bytes=most) as producer:
@@ -103,7 +105,7 @@ async def test_what_is_too_large_is_refused_here_and_harms_nobody(client: pensto
     assert (await client.admin.describe("t"))["messages"] == 5
 
 
-async def test_what_the_gateway_would_refuse_again_is_not_tried_again(client: penstock.Client) -> None:
+async def test_a_permanent_refusal_is_not_retried(client: penstock.Client) -> None:
     (await client.link()).write(b"\0\0\0\0junk")
     with pytest.raises(penstock.Refused, match="a frame of 0 bytes"):
         while True:

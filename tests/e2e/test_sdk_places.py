@@ -143,7 +143,7 @@ async def test_a_start_is_said_in_python_s_words(client: penstock.Client, of: st
         (lambda c: c.producer("t", schema=list[int]), "Schema"),
     ],
 )
-def test_what_does_not_go_together_is_named(wrong: Any, says: str) -> None:
+def test_conflicting_arguments_are_named(wrong: Any, says: str) -> None:
     with pytest.raises(TypeError) as raised:
         wrong(penstock.Client("penstock://localhost"))
     assert says in str(raised.value)

@@ -30,7 +30,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-async def test_what_is_refused_takes_nobody_along(client: penstock.Client) -> None:
+async def test_a_refused_message_does_not_affect_others_of_its_batch(client: penstock.Client) -> None:
     async with client.producer("t", linger_ms=60_000) as producer:
         for what, (said, says) in REFUSED.items():
             before = producer.send_nowait(b"before")
@@ -42,7 +42,7 @@ async def test_what_is_refused_takes_nobody_along(client: penstock.Client) -> No
             assert (await behind).position == (await before).position + 1, what
 
 
-async def test_what_is_refused_is_told_in_a_transaction_too(client: penstock.Client) -> None:
+async def test_a_transaction_reports_a_refused_message_too(client: penstock.Client) -> None:
     async with client.producer("t") as producer:
         for said, says in REFUSED.values():
             named = {name: said[name] for name in ("key", "headers", "ttl_s") if name in said}
@@ -57,7 +57,9 @@ def block_of(said: Mapping[str, Any]) -> bytes:
     return properties_block(said.get("key"), said.get("headers"), None, True)
 
 
-async def test_what_just_fits_is_taken_by_the_gateway_too(client: penstock.Client) -> None:
+async def test_the_gateway_accepts_the_largest_message_that_the_client_accepts(
+    client: penstock.Client,
+) -> None:
     spare = PROPERTIES_MAX - len(block_of({"headers": {"a": ""}}))
     fits = {"a": "x" * spare}
     assert len(block_of({"headers": fits})) == PROPERTIES_MAX

@@ -39,9 +39,7 @@ async def received(consumer: penstock.Consumer) -> bytes:
     return message.body
 
 
-async def test_what_is_opened_without_a_connection_is_opened_once(
-    client: penstock.Client, gateway: Gateway
-) -> None:
+async def test_an_open_without_a_connection_happens_once(client: penstock.Client, gateway: Gateway) -> None:
     consumer = client.subscribe("t", "s", kind="exclusive")
     producer = client.producer("t", name="p")
     async with away(gateway):
@@ -53,7 +51,7 @@ async def test_what_is_opened_without_a_connection_is_opened_once(
     assert await received(consumer) == b"one"
 
 
-async def test_what_is_closed_without_a_connection_stays_closed(
+async def test_an_object_closed_without_a_connection_stays_closed(
     client: penstock.Client, gateway: Gateway
 ) -> None:
     consumer = await client.subscribe("t", "s", kind="exclusive").open()
@@ -68,7 +66,7 @@ async def test_what_is_closed_without_a_connection_stays_closed(
             assert len(client._members) == 2
 
 
-async def test_what_is_closed_while_it_is_resumed_is_closed_at_the_gateway(
+async def test_an_object_closed_during_its_resume_is_closed_at_the_gateway(
     client: penstock.Client, gateway: Gateway
 ) -> None:
     consumer = await client.subscribe("t", "s", kind="exclusive").open()
@@ -117,7 +115,7 @@ async def test_a_connection_that_is_lost_while_it_is_resumed_voids_what_came_by_
         await second.close()
 
 
-async def test_what_nobody_confirms_is_sent_when_there_is_a_connection_again(
+async def test_unconfirmed_messages_are_sent_when_there_is_a_connection_again(
     client: penstock.Client, gateway: Gateway
 ) -> None:
     async with client.producer("t", acks="none") as producer:
@@ -163,7 +161,7 @@ async def test_a_flush_says_that_it_failed(gateway: Gateway) -> None:
     await client.close()
 
 
-async def test_who_waits_for_room_goes_in_turn_and_may_give_up(client: penstock.Client) -> None:
+async def test_senders_waiting_for_buffer_space_go_in_order_and_may_give_up(client: penstock.Client) -> None:
     async with client.producer("t", buffer_bytes=1000) as producer:
         producer.send_nowait(bytes(900))
         tasks = [asyncio.create_task(producer.send(b"%d" % i + bytes(899))) for i in range(5)]
@@ -175,7 +173,7 @@ async def test_who_waits_for_room_goes_in_turn_and_may_give_up(client: penstock.
         assert [(await received(reader))[:1] for _ in range(5)] == [b"\0", b"1", b"2", b"3", b"4"]
 
 
-async def test_who_was_let_in_and_gives_up_lets_the_next_one_in(client: penstock.Client) -> None:
+async def test_an_admitted_sender_that_gives_up_admits_the_next_one(client: penstock.Client) -> None:
     async with client.producer("t", buffer_bytes=1000) as producer:
         make_room = producer._send_window.make
         producer.send_nowait(bytes(900))
@@ -192,7 +190,7 @@ async def test_who_was_let_in_and_gives_up_lets_the_next_one_in(client: penstock
         assert first.cancelled() and producer.under_way == 0
 
 
-async def test_who_waits_for_room_in_a_producer_that_is_closed_is_told(client: penstock.Client) -> None:
+async def test_senders_waiting_in_a_closed_producer_get_an_error(client: penstock.Client) -> None:
     producer = await client.producer("t", buffer_bytes=1000).open()
     producer.send_nowait(bytes(900))
     waiting = [asyncio.create_task(producer.send(bytes(900))) for _ in range(3)]

@@ -32,9 +32,7 @@ async def sent(producer: penstock.Producer[Any], messages: Iterable[tuple[str, d
 
 
 @pytest.mark.parametrize("name", [None, "p"])
-async def test_what_was_sent_behind_a_refused_message_is_kept(
-    client: penstock.Client, name: str | None
-) -> None:
+async def test_messages_sent_behind_a_refused_one_are_kept(client: penstock.Client, name: str | None) -> None:
     bad = {"x-mqtt-retain": True}
     async with client.producer("t", name=name, batch_messages=1) as producer:
         told = await sent(producer, [("a", {}), ("no", bad), ("b", {}), ("never", bad), ("c", {})])

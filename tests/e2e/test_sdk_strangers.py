@@ -23,7 +23,7 @@ SAYS = {
 
 
 @pytest.mark.parametrize("what", SAYS)
-async def test_who_is_no_gateway_is_told_at_once(what: str) -> None:
+async def test_a_peer_that_is_no_gateway_is_reported_at_once(what: str) -> None:
     heard = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

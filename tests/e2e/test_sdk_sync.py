@@ -57,7 +57,7 @@ def test_it_produces_consumes_and_settles(client: penstock.sync.Client) -> None:
     assert (described["messages"], described["subscriptions"]["s"]["acknowledged"]) == (103, 3)
 
 
-def test_what_fails_in_its_processing_comes_again(client: penstock.sync.Client) -> None:
+def test_a_message_whose_processing_fails_comes_again(client: penstock.sync.Client) -> None:
     options = {"start": "earliest", "nack_backoff_s": (0.0, 0.0)}
     with client.producer("t") as producer, client.subscribe("t", "s", **options) as consumer:
         producer.send("x")

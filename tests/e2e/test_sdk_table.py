@@ -155,7 +155,7 @@ async def test_an_empty_table_is_saved_as_well(client: penstock.Client) -> None:
         assert dict(table) == {"a": b"1"}
 
 
-async def test_what_was_saved_elsewhere_is_refused(client: penstock.Client) -> None:
+async def test_a_state_saved_by_another_table_is_refused(client: penstock.Client) -> None:
     async with client.producer("t") as producer:
         await producer.send_many(["1"] * 100, key="a")
         async with client.table("t") as table:

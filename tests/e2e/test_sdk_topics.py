@@ -94,7 +94,7 @@ async def test_a_pattern_that_matches_nothing_yet_waits(client: penstock.Client)
         assert await waiting == [("later-1", b"x")]
 
 
-async def test_what_is_settled_must_be_its_own(client: penstock.Client) -> None:
+async def test_a_consumer_settles_only_its_own_messages(client: penstock.Client) -> None:
     await publish(client, a=[b"1"], b=[b"2"])
     async with (
         client.subscribe_topics(["a"], "s", start="earliest") as one,

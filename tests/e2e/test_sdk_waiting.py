@@ -41,7 +41,7 @@ async def test_a_receiver_that_gives_up_leaves_the_message_to_the_next(client: p
         assert given_out == [b"one"] and first.cancelled()
 
 
-async def test_what_is_acknowledged_after_the_end_is_refused(client: penstock.Client) -> None:
+async def test_an_acknowledgement_after_the_end_is_refused(client: penstock.Client) -> None:
     async with client.producer("t") as producer:
         async with client.subscribe("t", "s") as consumer:
             await producer.send(b"one")

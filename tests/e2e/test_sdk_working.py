@@ -61,7 +61,7 @@ async def test_keys_are_handled_side_by_side_and_each_in_order(client: penstock.
         assert all(found == sorted(found) for found in seen.values())
 
 
-async def test_what_fails_is_given_back_and_the_others_go_on(
+async def test_a_failed_message_is_given_back_and_the_others_continue(
     client: penstock.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     tries: dict[bytes, int] = defaultdict(int)
@@ -166,7 +166,7 @@ async def test_more_time_for_what_takes_long(client: penstock.Client) -> None:
             await message.extend()
 
 
-async def test_what_is_out_of_a_closed_consumer_is_not_acknowledged_silently(client: penstock.Client) -> None:
+async def test_an_acknowledgement_to_a_closed_consumer_raises(client: penstock.Client) -> None:
     async with client.producer("t") as producer:
         await producer.send("x")
     async with client.subscribe("t", "s", start="earliest") as consumer:

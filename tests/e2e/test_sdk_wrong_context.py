@@ -65,7 +65,7 @@ async def test_calls_from_another_loop_are_refused_and_harm_nothing(client: pens
     assert client.reconnects == 0
 
 
-async def test_what_is_made_without_a_loop_may_be_used_in_the_first_one(gateway: Gateway) -> None:
+async def test_a_client_made_without_a_loop_may_be_used_in_the_first_one(gateway: Gateway) -> None:
     client = await asyncio.to_thread(penstock.connect, gateway.url, connect_timeout_s=WAIT_S)
     async with client, client.producer("t") as producer:
         await producer.send(b"x")

@@ -239,7 +239,7 @@ def test_nobody_else_waits_for_what_one_reads_from_the_disk(gateway: Gateway, si
             assert one.result(WAIT_S) == list(range(HALF, 2 * HALF))
 
 
-def test_what_cannot_be_looked_for_is_refused(
+def test_a_failed_search_for_a_start_time_is_refused(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error that nobody thought of, in a reader thread: each is told, in its protocol's words."""

@@ -101,7 +101,7 @@ def test_a_rate_is_kept_to(gateway: Gateway, taken: Any) -> None:
     assert len(taken()) == 60
 
 
-def test_what_the_gateway_refuses_is_told_with_its_words(gateway: Gateway) -> None:
+def test_a_refusal_is_reported_with_the_text_of_the_gateway(gateway: Gateway) -> None:
     good = url(gateway)
     with pytest.raises(SparkError, match="refused it: 403 ACCESS_REFUSED"):
         send(good.replace("guest:guest", "guest:wrong"), [batch(1)])
@@ -114,7 +114,7 @@ def test_what_the_gateway_refuses_is_told_with_its_words(gateway: Gateway) -> No
         send(good, [batch(20_000)], exchange="none")
 
 
-def test_who_is_no_gateway_is_told(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_is_no_gateway_is_reported(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amqp, "RetryWindow", lambda: RetryWindow(0))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

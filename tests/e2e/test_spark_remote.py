@@ -161,7 +161,7 @@ def test_a_gateway_that_was_killed_is_found_again(tmp_path: Path, monkeypatch: p
         close_clients()
 
 
-def test_who_is_no_gateway_is_told(gateway: Gateway) -> None:
+def test_a_peer_that_is_no_gateway_is_reported(gateway: Gateway) -> None:
     remedy = r"is this the address of native\.listen\? AMQP, MQTT and HTTP have others"
     for port in (gateway.amqp_port, gateway.mqtt_port, gateway.ports["management"]):
         with pytest.raises(ClientError, match=rf"127\.0\.0\.1:{port} (does not speak|closed).*; {remedy}"):
@@ -244,7 +244,7 @@ def test_only_an_administrator_reads_the_log(gateway: Gateway) -> None:
     assert nobody.status_code == 401
 
 
-def test_what_is_asked_for_and_not_there_is_named(gateway: Gateway) -> None:
+def test_a_missing_file_is_named(gateway: Gateway) -> None:
     publish(gateway, 0, 1)
     client = LogClient(url_of(gateway))
     (number, inode, size) = client.listing().segments[-1]

@@ -152,7 +152,7 @@ def test_a_timestamp_is_the_first_message_not_older(
 
 
 @pytest.mark.penstock_only("RabbitMQ 3.10 refuses it with 540; 4 takes it as credit")
-def test_what_is_given_back_is_credit_too(
+def test_requeued_messages_return_credit_too(
     connection: pika.BlockingConnection, channel: BlockingChannel, stream: str
 ) -> None:
     publish(channel, stream, 0, 30)

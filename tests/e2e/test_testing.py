@@ -76,7 +76,7 @@ def test_it_has_what_the_server_has(tmp_path: Path) -> None:
         ("127.0.0.1", True, "certificate has expired.*; renew the gateway's certificate"),
     ],
 )
-async def test_what_is_wrong_with_a_certificate_is_told_with_what_to_do(
+async def test_a_certificate_fault_is_reported_with_the_remedy(
     tmp_path: Path, host: str, expired: bool, says: str
 ) -> None:
     authority = Authority(tmp_path)

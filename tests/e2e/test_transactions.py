@@ -72,7 +72,9 @@ def test_acknowledgements_are_part_of_it(tx: BlockingChannel, other: BlockingCha
     assert count(other, queue) == 0
 
 
-def test_what_was_not_committed_comes_back(tx: BlockingChannel, other: BlockingChannel, queue: str) -> None:
+def test_uncommitted_acknowledgements_are_undone(
+    tx: BlockingChannel, other: BlockingChannel, queue: str
+) -> None:
     other.basic_publish("", queue, b"again")
     method, _, _ = tx.basic_get(queue)
     tx.basic_ack(method.delivery_tag)

@@ -152,7 +152,7 @@ def test_credentials_are_sent_and_not_shown(
         ("none", "auth"),
     ],
 )
-def test_what_cannot_be_is_refused_and_named(
+def test_impossible_settings_are_refused_and_named(
     hooks: Hooks, receiver: Receiver, unique: str, auth: Any, field: str
 ) -> None:
     hooks.queue(unique)

@@ -125,7 +125,7 @@ def test_a_webhook_consumes_a_subscription(hooks: Hooks, receiver: Receiver, uni
     assert (none.status_code, none.json()["code"]) == (404, "not_found")
 
 
-def test_what_fails_is_sent_again_and_what_is_refused_becomes_a_dead_letter(
+def test_failed_deliveries_are_retried_and_refused_ones_dead_lettered(
     hooks: Hooks, receiver: Receiver, unique: str, gateway: Gateway, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tries: dict[bytes, int] = {}
@@ -305,7 +305,7 @@ def test_every_message_of_a_stream_is_pushed_and_a_range_is_replayed(
     assert bodies(receiver.wait_count(10))[9:] == ["g"]
 
 
-def test_what_a_queue_had_is_replayed(hooks: Hooks, receiver: Receiver, unique: str) -> None:
+def test_the_history_of_a_queue_is_replayed(hooks: Hooks, receiver: Receiver, unique: str) -> None:
     hooks.queue(unique)
     hooks.put(unique, source={"queue": unique}, url=receiver.url, ordering="strict")
     hooks.publish(unique, *"abcd")

@@ -111,7 +111,7 @@ def test_a_stop_does_not_wait_for_a_receiver_that_has_not_agreed(
         assert gateway.terminate() == 0
 
 
-def test_what_the_configuration_forbids_since_a_start_is_there_and_says_why(
+def test_a_webhook_that_the_configuration_now_forbids_is_kept_and_says_why(
     tmp_path: Path, unique: str, hooks_of: Callable[[Gateway], Hooks]
 ) -> None:
     with Receiver() as receiver, Gateway(tmp_path / "gateway", settings=LOCAL) as gateway:

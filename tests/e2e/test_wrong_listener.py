@@ -78,7 +78,9 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 @pytest.mark.parametrize(("listener", "speaks"), CASES)
-def test_what_a_client_speaks_is_named_with_what_to_do(gateway: Gateway, listener: str, speaks: str) -> None:
+def test_the_protocol_of_the_client_is_named_with_the_remedy(
+    gateway: Gateway, listener: str, speaks: str
+) -> None:
     port = gateway.amqp_port if listener == "amqp" else gateway.ports[listener]
     with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as client:
         client.sendall(SAID[speaks])

@@ -70,7 +70,7 @@ _FRAMES = [
 
 
 @given(_VALUES)
-def test_what_is_written_is_read_again(value: Any) -> None:
+def test_encoded_values_decode_to_themselves(value: Any) -> None:
     assert repr(decode(encode(value))) == repr(value)
 
 

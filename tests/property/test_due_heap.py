@@ -37,7 +37,7 @@ def test_entries_come_out_sorted(entries: list[tuple[int, int, int, int]]) -> No
 
 
 @given(ENTRIES, st.tuples(DUES, U64), st.tuples(DUES, U64))
-def test_what_lies_between_two_keys_is_pushed(
+def test_entries_between_two_keys_are_pushed(
     entries: list[tuple[int, int, int, int]], low: tuple[int, int], high: tuple[int, int]
 ) -> None:
     source, heap = DueHeap(), DueHeap()

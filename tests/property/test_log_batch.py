@@ -196,7 +196,7 @@ def test_the_crc_is_the_reference_s(data: bytes, cut: int) -> None:
 
 
 @given(st.lists(batches(), min_size=1, max_size=4), st.data())
-def test_what_is_written_in_pieces_is_read_back(written: list[reference.Batch], data: st.DataObject) -> None:
+def test_batches_written_in_pieces_are_read_back(written: list[reference.Batch], data: st.DataObject) -> None:
     kernels = [Batch.parse(reference.encode(batch)) for batch in written]
     size = sum(batch.nbytes for batch in kernels)
     skip = data.draw(st.integers(0, size - 1))

@@ -111,7 +111,7 @@ def fed(client: Client, data: bytes, cut: int) -> None:
 @given(data=GREETINGS, cut=st.sampled_from([1, 3, 7, 64, 1 << 20]))
 @example(data=b"PENSTOCK" + struct.pack(">I", 2**32 - 1), cut=1)
 @example(data=b"PENSTOC" + b"K" * 100, cut=1)
-def test_what_comes_before_the_login_ends_it_or_waits(world: World, data: bytes, cut: int) -> None:
+def test_input_before_the_login_ends_it_or_waits(world: World, data: bytes, cut: int) -> None:
     client = Client(world, login=False)
     fed(client, data, cut)
     # A login is passed on for checking once; nobody is let in here.

@@ -100,7 +100,7 @@ def test_a_plain_message_is_taken_only_where_nothing_is_to_be_encoded() -> None:
     assert gathering.plain(b"x") is not None
 
 
-def test_what_is_no_bytes_is_refused() -> None:
+def test_bodies_other_than_bytes_are_refused() -> None:
     gathering = Gathering(PLAIN, 1000, 10, 1000)
     with pytest.raises(TypeError):
         gathering.whole([b"", "text"], 0, PLAIN)  # type: ignore[list-item]

@@ -17,7 +17,7 @@ STEP = st.one_of(
 
 
 @given(st.lists(STEP, max_size=30))
-def test_what_is_out_is_what_was_delivered_and_not_settled(steps: list[tuple[str, int, int]]) -> None:
+def test_unsettled_tags_are_those_delivered_and_not_settled(steps: list[tuple[str, int, int]]) -> None:
     held, out, next = Held(), set[int](), 1
     for step, first, last in steps:
         if step == "deliver":
@@ -36,7 +36,7 @@ def test_what_is_out_is_what_was_delivered_and_not_settled(steps: list[tuple[str
 
 
 @given(st.sets(st.integers(1, 20_000), max_size=40))
-def test_what_stays_out_for_long_is_set_aside_and_found_again(kept: set[int]) -> None:
+def test_long_unsettled_tags_are_set_aside_and_found_again(kept: set[int]) -> None:
     held = Held()
     for _ in range(200):
         first = held.deliver(100)

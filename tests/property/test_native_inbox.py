@@ -156,7 +156,7 @@ def test_pulls_are_given_to_who_asked_and_nothing_waits() -> None:
     assert (inbox.waiting, inbox.granted()) == (0, (0, 0))
 
 
-def test_what_is_damaged_leaves_the_inbox_as_it_was() -> None:
+def test_a_damaged_frame_leaves_the_inbox_unchanged() -> None:
     inbox = Inbox(Record, None, 1, 1)
     payload = stored_frame()
     for broken in (payload[:-1], payload[:200] + b"\xff" + payload[201:]):

@@ -73,7 +73,7 @@ class Model:
     buried=st.booleans(),
     steps=STEPS,
 )
-def test_what_is_too_much_is_dropped_and_nothing_else(
+def test_only_messages_over_the_limit_are_dropped(
     overflow: Overflow,
     max_length: int | None,
     max_bytes: int | None,

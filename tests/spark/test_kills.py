@@ -156,9 +156,7 @@ def bodies(gateway: Gateway) -> Counter[str]:
 
 @pytest.mark.timeout(4 * PATIENCE_S)
 @pytest.mark.parametrize("verb", ["send", "copy"])
-def test_what_tasks_send_is_there_once_whatever_is_killed(
-    gateway: Gateway, tmp_path: Path, verb: str
-) -> None:
+def test_rows_of_tasks_are_sent_once_over_any_kill(gateway: Gateway, tmp_path: Path, verb: str) -> None:
     bound(gateway, "taken", "#")
     options = {"to": url(gateway), "rate": str(RATE)}
     expected = [str(number) for number in range(ROWS)]

@@ -80,7 +80,7 @@ def test_a_replayed_micro_batch_makes_no_duplicates(
     assert taken(gateway) == []
 
 
-def test_what_cannot_be_sent_is_refused(
+def test_unsendable_frames_are_refused(
     spark: SparkSession, gateway: Gateway, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frame = spark.range(1).selectExpr("'x' AS payload")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MESSAGES = 300
 
 
-def test_what_clients_sent_is_read_without_a_register_call(spark: SparkSession, gateway: Gateway) -> None:
+def test_messages_of_clients_are_read_without_a_register_call(spark: SparkSession, gateway: Gateway) -> None:
     sent = publish(gateway, 0, MESSAGES)
     wait_for_end(gateway, 0)
     rows = read(spark, gateway).orderBy("offset").collect()
@@ -108,7 +108,7 @@ def test_a_stream_goes_on_where_its_checkpoint_ends(
     assert sorted(again) == sorted(row for row in seen if row[0] == int(newest.name))
 
 
-def test_what_is_gone_ends_the_query_with_its_ranges(
+def test_deleted_records_end_the_query_with_their_ranges(
     spark: SparkSession, gateway: Gateway, tmp_path: Path
 ) -> None:
     publish(gateway, 0, 20)

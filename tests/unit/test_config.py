@@ -374,7 +374,7 @@ def test_a_message_about_users_shows_no_password() -> None:
 # Texts made from the declarations
 
 
-def test_what_is_shown_reads_back_as_the_same_configuration(tmp_path: Path) -> None:
+def test_the_shown_configuration_reads_back_as_the_same(tmp_path: Path) -> None:
     loaded = load(sets=["log.segment_bytes=32MiB", "amqp.listen=", "mqtt.allow_anonymous=true"])
     shown = show(loaded).replace(f'"{MASK}"', '"guest"')
     assert load(file=written(tmp_path / "p.toml", shown)).config == loaded.config

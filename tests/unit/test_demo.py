@@ -31,7 +31,7 @@ def test_the_data_set_is_there_without_network_and_in_order_of_time() -> None:
     assert times == sorted(times)
 
 
-def test_what_arrived_as_it_was_sent_is_no_problem() -> None:
+def test_unchanged_messages_are_no_problem() -> None:
     assert compare(SENT, ARRIVED) == []
 
 

@@ -44,7 +44,7 @@ def test_the_least_limit_holds(tmp_path: Path, groups: str, limits: dict[str, st
     assert available_bytes(machine(tmp_path, groups, **limits)) == expected
 
 
-def test_what_is_used_grows_with_what_is_touched() -> None:
+def test_used_memory_grows_with_touched_pages() -> None:
     before = used_bytes()
     held = bytearray(b"x" * (64 * MIB))
     assert 48 * MIB < used_bytes() - before < 200 * MIB

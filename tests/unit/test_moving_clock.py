@@ -15,7 +15,7 @@ def moving() -> MovingClock:
     return clock
 
 
-async def test_what_is_due_is_called_in_the_order_of_its_times() -> None:
+async def test_due_calls_run_in_the_order_of_their_times() -> None:
     clock, heard = moving(), []
     for delay_s in (3000, 1000, 9000, 2000, 1000.5):
         clock.call_later(delay_s, heard.append, delay_s)
@@ -39,7 +39,7 @@ async def test_without_moving_it_is_the_loop_s_clock() -> None:
     await asyncio.wait_for(called.wait(), 60)
 
 
-async def test_what_is_cancelled_is_not_called_even_by_one_due_with_it() -> None:
+async def test_a_call_cancelled_by_one_due_at_the_same_time_does_not_run() -> None:
     clock, heard = moving(), []
     first = clock.call_later(10, heard.append, "first")
     third: Any = None
@@ -50,7 +50,7 @@ async def test_what_is_cancelled_is_not_called_even_by_one_due_with_it() -> None
     assert heard == []
 
 
-async def test_what_is_asked_for_on_the_way_is_called_as_well() -> None:
+async def test_calls_scheduled_during_an_advance_run_as_well() -> None:
     clock, heard = moving(), []
 
     def again(left: int) -> None:
@@ -66,7 +66,7 @@ async def test_what_is_asked_for_on_the_way_is_called_as_well() -> None:
     assert heard[-1] == "later"
 
 
-async def test_what_repeats_happens_once_and_goes_on() -> None:
+async def test_a_periodic_call_runs_once_per_advance_and_continues() -> None:
     clock, heard = moving(), []
     periodic = Periodic(clock, 10.0, lambda: heard.append(clock.time()))
     await clock.advance(3600)

@@ -43,7 +43,7 @@ def test_fails_and_its_end_hangs(unending):
 """
 
 
-def test_what_hangs_ends_and_each_failure_is_told_at_once_and_in_short(tmp_path: Path) -> None:
+def test_a_hung_test_ends_and_each_failure_is_reported_at_once_in_short(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(HANGS)
     words = "-p tests.support.reports -p no:cacheprovider --rootdir=. --timeout=60 --tb=short -q test_it.py"
     ran = subprocess.run(

@@ -54,7 +54,7 @@ def test_values_come_back_as_they_were(kind: type) -> None:
     ],
     ids=lambda body: str(body[:24]),
 )
-def test_what_is_no_value_says_so(kind: type, body: bytes) -> None:
+def test_an_invalid_value_says_so(kind: type, body: bytes) -> None:
     with pytest.raises(BadBody, match=f"no {kind.__name__}"):
         penstock.Schema(kind).decode(body)
 

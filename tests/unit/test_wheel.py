@@ -86,7 +86,7 @@ def test_nothing_else_is_in_the_wheel_but_what_pyspark_looks_for(contents: set[s
     assert not [name for name in contents if "/tests/" in name or name.endswith((".pyx", ".c", ".pyc"))]
 
 
-def test_what_starts_the_workers_of_spark_is_in_the_wheel(contents: set[str]) -> None:
+def test_the_start_program_of_spark_workers_is_in_the_wheel(contents: set[str]) -> None:
     assert "penstock/spark/worker-python" in contents
 
 

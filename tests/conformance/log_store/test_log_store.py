@@ -123,7 +123,7 @@ async def test_bounds_say_what_is_there(store: LogStore) -> None:
     assert bounds.first <= done.positions[0] <= bounds.durable <= bounds.readable
 
 
-async def test_what_cannot_be_kept_is_refused_and_nothing_is_appended(store: LogStore) -> None:
+async def test_an_impossible_record_is_refused_and_nothing_is_appended(store: LogStore) -> None:
     with pytest.raises(ValueError):
         await store.append([new("fine"), NewRecord(body=b"", key=bytes(65536))], MEMORY)
     with pytest.raises(ValueError):
@@ -137,7 +137,7 @@ async def test_what_cannot_be_kept_is_refused_and_nothing_is_appended(store: Log
 
 
 @pytest.mark.parametrize("durability", [WRITTEN, FSYNC])
-async def test_what_was_waited_for_survives_a_kill(
+async def test_awaited_units_survive_a_kill(
     subject: Subject, store: LogStore, durability: Durability
 ) -> None:
     feed = await store.make_feed()
@@ -150,7 +150,7 @@ async def test_what_was_waited_for_survives_a_kill(
     assert store.row("t", b"n") == b"29"
 
 
-async def test_what_was_not_waited_for_is_lost_from_the_end_only(subject: Subject, store: LogStore) -> None:
+async def test_unawaited_units_are_lost_from_the_end_only(subject: Subject, store: LogStore) -> None:
     for number in range(40):
         await store.append([new(str(number))], WRITTEN if number == 20 else MEMORY)
     await subject.kill()
@@ -268,7 +268,7 @@ async def test_rows_are_seen_at_once(store: LogStore) -> None:
 # Release
 
 
-async def test_what_is_released_may_go_and_nothing_else(store: LogStore) -> None:
+async def test_only_released_records_may_be_deleted(store: LogStore) -> None:
     feed, stream = await store.make_feed(), await store.make_feed(keeps_all=True)
     done = await store.append([new(str(n), feed, size=2000) for n in range(100)], FSYNC)
     await store.append([new("kept", stream)], FSYNC)

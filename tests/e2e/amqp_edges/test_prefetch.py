@@ -75,7 +75,7 @@ def test_a_global_prefetch_below_what_is_out_waits_for_acknowledgements(peer: Pe
     peer.until_ready(queue, 1)
 
 
-def test_what_was_got_does_not_count(peer: Peer, queue: str) -> None:
+def test_messages_of_basic_get_do_not_count(peer: Peer, queue: str) -> None:
     peer.put(queue, *"abc")
     peer.qos(1)
     assert peer.get(queue) == ("a", False, 1)

@@ -57,7 +57,7 @@ def test_recover_without_requeue_is_not_implemented(
 # basic.cancel
 
 
-def test_what_a_cancelled_consumer_has_stays_out_until_it_is_acknowledged(peer: Peer, queue: str) -> None:
+def test_deliveries_of_a_cancelled_consumer_stay_unsettled_until_acknowledged(peer: Peer, queue: str) -> None:
     peer.put(queue, *"abc")
     peer.qos(2)
     peer.consume(queue, "c")

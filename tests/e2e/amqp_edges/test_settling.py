@@ -58,7 +58,7 @@ def test_a_delivery_can_be_acknowledged_once(peer: Peer, queue: str) -> None:
     assert (closed.value.scope, closed.value.code) == ("channel", 406)
 
 
-def test_what_a_deleted_queue_had_delivered_can_be_acknowledged(peer: Peer, queue: str) -> None:
+def test_deliveries_of_a_deleted_queue_can_be_acknowledged(peer: Peer, queue: str) -> None:
     peer.put(queue, *"ab")
     peer.get(queue)
     deleted = peer.call(1, Queue.Delete(queue=queue))

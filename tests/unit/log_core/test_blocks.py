@@ -50,7 +50,7 @@ def unpacked(piece: bytes) -> list[Batch]:
     ),
     level=st.sampled_from([0, 1, 3]),
 )
-def test_what_is_packed_comes_out_again(ticks: list[list[bytes]], level: int) -> None:
+def test_packed_batches_are_unpacked_unchanged(ticks: list[list[bytes]], level: int) -> None:
     made = batches(ticks)
     pieces = pack(b"".join(map(bytes, made)), level)
     found = [batch for piece, _, _ in pieces for batch in unpacked(piece)]
@@ -61,7 +61,7 @@ def test_what_is_packed_comes_out_again(ticks: list[list[bytes]], level: int) ->
         assert len(piece) % 32 == 0
 
 
-def test_what_does_not_get_smaller_stays_as_it_is() -> None:
+def test_incompressible_data_stay_unchanged() -> None:
     import random
 
     data = b"".join(map(bytes, batches([[random.Random(1).randbytes(100_000)]])))

@@ -68,7 +68,7 @@ def real(tmp_path: Path) -> Iterator[Stand]:
     stand.committer.stop()
 
 
-def test_what_is_wanted_meanwhile_is_one_sync(gated: Stand) -> None:
+def test_requests_during_a_sync_share_the_next_one(gated: Stand) -> None:
     assert isinstance(gated.files, Gated)
     gated.committer.want((gated.fds[0],), 1, 10)
     assert gated.files.begun.get(timeout=LIMIT_S) == gated.fds[0]
@@ -137,7 +137,7 @@ def test_the_bell_rings_instead_of_a_call(real: Stand) -> None:
     assert real.answer() == (3, 300, None)
 
 
-def test_what_was_asked_for_is_synced_before_it_stops(gated: Stand) -> None:
+def test_requested_syncs_happen_before_the_stop(gated: Stand) -> None:
     assert isinstance(gated.files, Gated)
     gated.committer.want((gated.fds[0],), 7, 70)
     gated.files.permits.release()

@@ -39,7 +39,7 @@ WANTED, OTHER = 3, 4
     level=st.sampled_from([0, 1]),
     is_old=st.booleans(),
 )
-def test_what_stays_is_what_a_dictionary_of_the_last_records_keeps(
+def test_marked_records_equal_a_dictionary_of_the_last_records(
     records: list[tuple[bytes, int, tuple[int, ...], bytes]], level: int, is_old: bool
 ) -> None:
     appender = Appender(lambda: 1000, 1, 7)

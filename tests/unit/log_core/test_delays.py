@@ -58,7 +58,7 @@ def test_a_segment_stays_while_a_delayed_record_in_it_waits(tmp_path: Path) -> N
     log.close_sync()
 
 
-def test_what_is_mostly_delayed_records_is_not_moved(tmp_path: Path) -> None:
+def test_segments_of_mostly_delayed_records_are_not_moved(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.low_water = lambda: log.appender.next_lsn
     first = log._wal.segment.path
@@ -182,7 +182,7 @@ def test_one_that_was_read_ahead_can_still_be_cancelled(tmp_path: Path) -> None:
     log.close_sync()
 
 
-def test_what_was_read_ahead_waits_again_when_the_clock_is_set_back(tmp_path: Path) -> None:
+def test_records_read_ahead_wait_again_when_the_clock_is_set_back(tmp_path: Path) -> None:
     """Then something that is due before it comes before it."""
     log = open_log(tmp_path)
     now = log.wall_ms()
@@ -196,7 +196,7 @@ def test_what_was_read_ahead_waits_again_when_the_clock_is_set_back(tmp_path: Pa
     log.close_sync()
 
 
-def test_what_is_due_before_what_was_published_outlives_a_restart(tmp_path: Path) -> None:
+def test_a_record_due_before_published_ones_survives_a_restart(tmp_path: Path) -> None:
     """The mark of what was published is behind it."""
     log = open_log(tmp_path)
     now = log.wall_ms()

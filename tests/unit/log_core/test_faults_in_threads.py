@@ -100,7 +100,7 @@ def test_one_that_fails_when_it_is_told_keeps_it_from_nobody(
     log.close_sync()
 
 
-def test_who_looks_for_a_time_is_told(
+def test_a_failed_search_for_a_time_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = open_log(tmp_path)
@@ -143,7 +143,7 @@ def test_delayed_records_that_could_not_be_read_are_not_lost(
     log.close_sync()
 
 
-def test_who_reads_files_as_bytes_is_told(
+def test_a_failed_read_of_raw_files_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = open_log(tmp_path)
@@ -189,7 +189,7 @@ class BrokenSyncs(Unsynced):
             raise RuntimeError(FAULT)
 
 
-def test_who_waits_for_a_sync_hears_that_there_is_none_any_more(
+def test_waiters_for_a_sync_hear_that_the_log_failed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = BrokenSyncs()

@@ -45,7 +45,7 @@ def tend_until(log: Log, condition: Callable[[int], bool]) -> int:
     return first
 
 
-def test_what_a_reader_holds_is_not_deleted_until_it_lets_go(log: Log) -> None:
+def test_leased_records_are_kept_until_the_lease_is_released(log: Log) -> None:
     feed = durable_feed(log)
     lsns = fill(log, feed, 300 * KIB)
     assert log.leases.acquire("reader", "guest", lsns[10], 60)

@@ -68,7 +68,7 @@ def test_a_record_is_in_the_feeds_of_its_target_and_in_the_tail_after_the_flush(
     log.close_sync()
 
 
-def test_what_is_published_is_found_before_it_is_written_and_is_written_once(tmp_path: Path) -> None:
+def test_a_published_batch_is_found_before_its_write_and_written_once(tmp_path: Path) -> None:
     files = FailingFiles()
     log = open_log(tmp_path, files)
     feed = log.new_feed()

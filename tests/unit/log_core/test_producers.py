@@ -120,7 +120,7 @@ def test_a_record_and_its_number_are_there_together_or_not_at_all(tmp_path: Path
         again.close_sync()
 
 
-def test_who_was_idle_for_a_day_is_forgotten(tmp_path: Path) -> None:
+def test_a_producer_idle_for_a_day_is_forgotten(tmp_path: Path) -> None:
     now = [1_700_000_000.0]
     log = open_log(tmp_path, clock=lambda: now[0])
     send(log, b"old", 1, 1)

@@ -40,7 +40,7 @@ def test_records_that_left_the_tail_are_read_back_without_displacing_it(tmp_path
 
 
 @pytest.mark.parametrize("read_cache", [64 * KIB, 8192 * KIB])
-def test_what_is_read_ahead_does_not_push_out_what_was_asked_for(tmp_path: Path, read_cache: int) -> None:
+def test_read_ahead_does_not_evict_requested_batches(tmp_path: Path, read_cache: int) -> None:
     log = open_log(tmp_path, segment_bytes=65536 * KIB, read_cache_bytes=read_cache)
     feed = durable_feed(log)
     lsns = fill(log, feed, 1500 * KIB)

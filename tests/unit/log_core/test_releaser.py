@@ -122,7 +122,7 @@ def test_a_file_with_another_name_is_let_alone(tmp_path: Path, files: Watched, s
     assert backup.read_bytes() == b"x" * (6 * MIB)
 
 
-def test_what_waits_at_the_end_goes_at_once(
+def test_waiting_files_are_removed_at_once_at_the_end(
     tmp_path: Path, files: Watched, space: Releaser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(releaser, "_TRIES", 10**6)

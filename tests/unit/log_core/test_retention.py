@@ -87,7 +87,7 @@ def test_each_partition_has_limits_of_its_own() -> None:
     assert kept(segments, 4000, limits.__getitem__, 1).lowest == 1
 
 
-def test_what_a_segment_was_thinned_of_is_whole_only_behind_it() -> None:
+def test_a_thinned_partition_is_complete_only_after_that_segment() -> None:
     segments = _shared({1: 10, 2: 10}, {1: 10, 2: 10}, {1: 10, 2: 10})
     everything = Retention(1 << 40, 1e9)
     segments[1].sealed, segments[1].thinned = True, {2}
@@ -155,7 +155,7 @@ def test_consumed_segments_are_deleted_and_their_entries_with_them(tmp_path: Pat
     again.close_sync()
 
 
-def test_what_a_queue_needs_is_kept_however_much_it_is(tmp_path: Path) -> None:
+def test_records_that_a_queue_needs_are_kept_at_any_size(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     feed = durable_feed(log)
     needed = append(log, [feed], b"needed")

@@ -98,7 +98,7 @@ def test_damaged_indexes_are_found(log: Log, index: str) -> None:
     log.close_sync()
 
 
-def test_what_a_reader_meets_counts_too_and_only_its_batch_is_lost(tmp_path: Path) -> None:
+def test_damage_met_by_a_reader_counts_too_and_loses_one_batch_only(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     lsns = fill(log, durable_feed(log), 300 * KIB)
     settle(log)

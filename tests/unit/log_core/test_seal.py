@@ -54,7 +54,7 @@ def batches_of(data: bytes) -> list[Batch]:
     spans=st.dictionaries(st.integers(1, 5), st.tuples(st.integers(0, 150), st.integers(0, 150)), max_size=3),
     room=st.sampled_from([1, 300, 1 << 20]),
 )
-def test_what_stays_is_what_a_look_at_each_record_keeps(
+def test_survivors_equal_a_check_of_each_record(
     ticks: list[list[tuple[set[int], bytes, int]]],
     needed: set[int],
     spans: dict[int, tuple[int, int]],
@@ -148,7 +148,7 @@ def test_a_stuck_queue_keeps_its_own_messages_only(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_what_stays_is_delivered_after_a_restart(broker: Broker, clean: bool) -> None:
+def test_survivors_are_delivered_after_a_restart(broker: Broker, clean: bool) -> None:
     lsns, busy = fill(broker)
     broker.tend()
     broker.restart(clean=clean)
@@ -176,7 +176,7 @@ def test_one_delivery_without_acknowledgement_keeps_itself_only(broker: Broker) 
     assert broker.log.statistics()["first_lsn"] > first, "nobody needs anything: the segments go"
 
 
-def test_what_is_not_needed_any_more_goes_at_a_later_look(broker: Broker) -> None:
+def test_records_no_longer_needed_are_removed_at_a_later_check(broker: Broker) -> None:
     lsns, _ = fill(broker)
     stuck = broker.queue("second")
     second = broker.publish(stuck, 300)
@@ -224,7 +224,7 @@ class Created(Unsynced):
         return super().create(path)
 
 
-def test_what_is_needed_whole_and_compresses_badly_is_left_alone(tmp_path: Path) -> None:
+def test_a_fully_needed_incompressible_segment_is_not_rewritten(tmp_path: Path) -> None:
     """Not a byte of it is written; and what says that is asked for once, not each minute."""
     files = Created()
     broker = Broker(tmp_path / "data", files=files)
@@ -274,7 +274,7 @@ class Readings(Broker):
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_what_stays_is_compressed_and_read_as_before(tmp_path: Path, clean: bool) -> None:
+def test_survivors_are_compressed_and_read_as_before(tmp_path: Path, clean: bool) -> None:
     broker = Readings(tmp_path / "data")
     feed = broker.queue("stuck")
     lsns = [lsn for _ in range(40) for lsn in broker.publish(feed, 60)]

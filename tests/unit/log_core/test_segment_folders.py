@@ -95,7 +95,7 @@ def test_a_new_segment_goes_where_most_is_free(tmp_path: Path, further: tuple[st
     again.close_sync()
 
 
-def test_what_nobody_needs_goes_from_every_folder_and_is_rewritten_in_its_own(
+def test_unneeded_segments_leave_every_folder_and_rewrites_stay_in_theirs(
     tmp_path: Path, further: tuple[str, str]
 ) -> None:
     log = open_log(tmp_path / "data", Disks(own=1, one=2, two=0), folders=further)
@@ -246,7 +246,7 @@ def test_tools_read_and_copy_what_lies_in_other_folders(
         monkeypatch.setattr("penstock.log_tools.backup.os.link", other_disk)
 
 
-def test_what_a_crash_left_without_a_link_is_found(tmp_path: Path, further: tuple[str, str]) -> None:
+def test_a_start_links_files_that_a_crash_left_unlinked(tmp_path: Path, further: tuple[str, str]) -> None:
     lsns = _filled(tmp_path, further)
     for path in _wal(tmp_path).glob("*.wal"):
         path.unlink()

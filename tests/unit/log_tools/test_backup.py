@@ -67,7 +67,7 @@ def test_a_copy_of_a_running_log_has_all_that_was_written(tmp_path: Path) -> Non
     again.close_sync()
 
 
-def test_what_one_deletes_or_rewrites_the_other_keeps(tmp_path: Path) -> None:
+def test_deletions_and_rewrites_in_the_log_do_not_change_the_copy(tmp_path: Path) -> None:
     log = open_log(tmp_path / "live")
     feed = durable_feed(log)
     lsns = fill(log, feed, 600 * KIB)

@@ -118,7 +118,7 @@ def test_an_interrupted_import_goes_on(
         world.close()
 
 
-def test_what_is_damaged_is_told_and_the_rest_exported(
+def test_damage_is_reported_and_the_rest_exported(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     wal = Folder(stopped).segment(1)

@@ -20,7 +20,7 @@ def _queues(found: dict[str, Any]) -> dict[str, int]:
     return {queue["name"]: queue["messages"] for queue in found["queues"]}
 
 
-def test_what_each_queue_needs_is_counted(stopped: Path, lines: Run) -> None:
+def test_needed_records_of_each_queue_are_counted(stopped: Path, lines: Run) -> None:
     (found,) = lines("log", "stats", stopped, "-o", "json")
     assert _queues(found) == {"orders": 2, "audit": 2}
     (segment,) = found["segments"]

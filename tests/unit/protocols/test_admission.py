@@ -144,7 +144,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("data", BAD)
-def test_what_is_no_header_is_refused(data: bytes) -> None:
+def test_an_invalid_header_is_refused(data: bytes) -> None:
     with pytest.raises(ProxyError):
         parse_header(data)
 

@@ -169,7 +169,7 @@ async def test_too_many_bytes_before_the_login_end_the_connection() -> None:
         assert stack.made[0].reason == "more than 1000 bytes before the login"
 
 
-async def test_what_comes_in_one_read_behind_the_login_is_not_counted() -> None:
+async def test_bytes_behind_the_login_in_one_read_are_not_counted() -> None:
     async with Stack(Limits(login_bytes=1000)) as stack:
         reader, writer = await stack.client()
         writer.write(packet(b"login") + packet(b"x" * 100_000))
@@ -235,7 +235,7 @@ async def test_a_peer_that_sends_and_never_reads_is_not_read_and_then_dropped() 
         assert "took none of its output" in echo.reason
 
 
-async def test_what_we_add_is_no_sign_of_life_of_the_peer() -> None:
+async def test_our_own_output_is_no_sign_of_life_of_the_peer() -> None:
     async with Stack(Limits(output_high_bytes=1000, output_stuck_s=5.0)) as stack:
         echo, _ = await stack.stuck()
         now = echo.loop.time()

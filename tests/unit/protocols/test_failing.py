@@ -363,7 +363,7 @@ def test_closed_segments_are_looked_after_though_work_on_one_failed(
     assert len(told(errors)) == 1
 
 
-def test_what_a_queue_needs_and_cannot_say_is_kept(
+def test_records_of_a_queue_that_cannot_tell_its_needs_are_kept(
     world: World, errors: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = Client(world)

@@ -228,7 +228,7 @@ async def test_a_socket_that_is_alone_can_be_paused_and_ends_as_any_other(pair: 
     assert not poller_of(pair.loop).direct
 
 
-async def test_what_is_ready_together_is_read_in_one_round_and_nobody_is_alone_then(pair: Pair) -> None:
+async def test_sockets_ready_together_are_read_in_one_round_and_none_is_alone(pair: Pair) -> None:
     others = [Pair() for _ in range(9)]
     poller = poller_of(pair.loop)
     await alone(pair)
@@ -247,7 +247,7 @@ async def test_what_is_ready_together_is_read_in_one_round_and_nobody_is_alone_t
         other.peer.close()
 
 
-async def test_who_is_connected() -> None:
+async def test_the_addresses_of_a_connected_socket() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         pair = Pair()
         client = socket.create_connection(server.getsockname())
@@ -267,7 +267,7 @@ async def test_who_is_connected() -> None:
         pair.peer.close()
 
 
-async def test_what_was_read_elsewhere_comes_first_read_by_read_and_what_was_said_is_not_said_again() -> None:
+async def test_reads_of_another_worker_come_first_and_its_output_is_not_repeated() -> None:
     loop = asyncio.get_running_loop()
     ours, peer = socket.socketpair()
     ours.setblocking(False)

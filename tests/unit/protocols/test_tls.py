@@ -122,7 +122,7 @@ async def test_records_cut_anywhere_are_put_together(stack: Stack) -> None:
 
 
 @on_uvloop()
-async def test_what_came_before_the_end_is_handled_even_when_reading_was_paused(stack: Stack) -> None:
+async def test_input_before_the_end_is_handled_even_when_reading_was_paused(stack: Stack) -> None:
     reader, writer = await stack.client()
     writer.write(packet(b"login"))
     await reader.readexactly(4)
@@ -155,7 +155,7 @@ async def test_a_paused_connection_is_not_read_from_the_socket(stack: Stack) -> 
 
 
 @on_uvloop()
-async def test_what_was_said_last_arrives_before_the_close(stack: Stack) -> None:
+async def test_the_last_output_arrives_before_the_close(stack: Stack) -> None:
     # Read with a blocking socket: streams on uvloop lose what is not read yet when the end comes.
     def read_all() -> bytes:
         with socket.create_connection(("127.0.0.1", stack.listener.port)) as plain:

@@ -93,7 +93,7 @@ def test_values_are_the_same_as_a_broker_sees_them(left: object, right: object, 
     assert same_value(right, left) is same
 
 
-def test_what_no_table_holds_is_refused() -> None:
+def test_values_that_no_table_can_hold_are_refused() -> None:
     with pytest.raises(ValueError, match="set"):
         encode_table({"a": {1, 2}})
     with pytest.raises(ValueError, match="key"):

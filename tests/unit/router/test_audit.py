@@ -62,7 +62,7 @@ def rewrite(rows: Tables, key: bytes) -> None:
         (lambda rows, keys: rows.put("audit", keys[5], rows.get("audit", keys[6])), "entry 6 says"),
     ],
 )  # fmt: skip
-def test_what_was_touched_is_found(world: World, touch: Callable[..., object], told: str) -> None:
+def test_tampering_is_found(world: World, touch: Callable[..., object], told: str) -> None:
     note(world, 10)
     touch(world.log.tables, world.broker.audit.keys())
     assert verdict_of(world.broker.audit).broken.startswith(told)
@@ -99,7 +99,7 @@ def test_entries_are_kept_for_a_time(tmp_path: Path) -> None:
     world.log.close_sync()
 
 
-def test_what_is_too_large_is_noted_without_before_and_after(world: World) -> None:
+def test_a_large_change_is_recorded_without_before_and_after(world: World) -> None:
     note(world, 1, after={"x": "y" * 70_000})
     (key,) = world.broker.audit.keys()
     entry = world.broker.audit.entry(key)

@@ -36,7 +36,7 @@ def test_one_that_is_due_sooner_than_those_that_wait_is_published_sooner(world: 
     assert world.broker.delayed.published == 1
 
 
-def test_what_is_scheduled_or_cancelled_is_written_in_this_turn(world: World) -> None:
+def test_schedules_and_cancellations_are_written_in_this_turn(world: World) -> None:
     _declare(world)
     due_ms, lsn = _schedule(world, 5)
     world.loop.settle()
@@ -46,7 +46,7 @@ def test_what_is_scheduled_or_cancelled_is_written_in_this_turn(world: World) ->
     assert world.log.written_lsn == world.log.appender.next_lsn - 1 > lsn
 
 
-def test_who_may_publish_elsewhere_cancels_nothing_here(world: World) -> None:
+def test_permission_elsewhere_cancels_nothing_here(world: World) -> None:
     _declare(world)
     due_ms, lsn = _schedule(world, 5)
     world.loop.settle()
@@ -62,7 +62,7 @@ def test_who_may_publish_elsewhere_cancels_nothing_here(world: World) -> None:
     assert (delayed.published, delayed.statistics()["delayed"]) == (0, 0)
 
 
-def test_who_may_not_publish_there_cancels_none_by_its_name(world: World) -> None:
+def test_a_user_without_permission_cancels_nothing_by_name(world: World) -> None:
     _declare(world)
     due_ms = int((world.clock.now + 5) * 1000)
     delayed = world.broker.delayed
@@ -73,7 +73,7 @@ def test_who_may_not_publish_there_cancels_none_by_its_name(world: World) -> Non
 
 
 @pytest.mark.parametrize("at", ["put", "delete"])
-def test_what_was_published_is_not_published_again_when_it_could_not_be_noted(
+def test_a_due_message_is_published_once_when_its_progress_cannot_be_stored(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at: str
 ) -> None:
     _declare(world)

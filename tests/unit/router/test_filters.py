@@ -45,7 +45,7 @@ def test_filters_are_read_as_they_were_put(wanted: dict[str, tuple[int, int]]) -
     assert noted == any(is_noted(value) for value in tables.rows.values())
 
 
-def test_what_a_filter_shares_with_the_one_before_is_kept_once() -> None:
+def test_the_common_prefix_of_neighbouring_filters_is_stored_once() -> None:
     tables, filters = Rows(), Filters()
     long = "x" * 400
     topics = ["site/7/device/4711/temperature", "site/7/device/4711/time", "site", f"{long}/1", f"{long}/2"]

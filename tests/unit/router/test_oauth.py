@@ -207,7 +207,7 @@ async def test_unknown_keys_are_looked_for_once_a_minute(tmp_path: Path) -> None
         b"[" * 100_000,
     ],
 )
-def test_what_is_no_set_of_public_keys_is_refused(document: bytes) -> None:
+def test_an_invalid_set_of_public_keys_is_refused(document: bytes) -> None:
     with pytest.raises(KeySetError):
         read_keys(document)
 

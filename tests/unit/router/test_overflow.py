@@ -29,7 +29,7 @@ def test_a_full_queue_refuses_and_the_others_of_the_exchange_get_it(world: World
     assert world.read(full) == ["h"]
 
 
-def test_what_every_queue_refuses_is_not_appended(world: World) -> None:
+def test_a_message_that_every_queue_refuses_is_not_appended(world: World) -> None:
     world.queue("q", arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
     assert refused(world, "", "q")
     before = world.log.appender.next_lsn
@@ -46,7 +46,7 @@ def test_the_way_through_the_route_table_is_taken_while_there_is_room(world: Wor
     assert not table.route(join_key_block("amq.fanout", "")).special
 
 
-def test_what_consumers_take_at_once_is_not_too_much(world: World) -> None:
+def test_messages_that_consumers_take_at_once_do_not_exceed_the_limit(world: World) -> None:
     queue = world.queue("q", arguments=REJECT)
     consumer = Consumer(queue, credit=3)
     queue.attach(consumer)
@@ -55,7 +55,7 @@ def test_what_consumers_take_at_once_is_not_too_much(world: World) -> None:
     assert (len(consumer.got), queue.ready_count) == (3, 2)
 
 
-def test_what_a_consumer_that_is_not_active_could_take_is_too_much(world: World) -> None:
+def test_credit_of_an_inactive_consumer_does_not_raise_the_limit(world: World) -> None:
     queue = world.queue("q", arguments={**REJECT, "x-single-active-consumer": True})
     for _ in range(2):
         queue.attach(Consumer(queue, credit=3))

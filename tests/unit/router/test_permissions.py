@@ -132,7 +132,7 @@ def test_permissions_survive_a_restart_and_go_with_their_user_and_vhost(world: W
 @pytest.mark.parametrize(
     "pattern", ["(", "[", "(?=a)", "(?<!b)a", "(a)\\1", "((a{100}){100}){100}", "a" * 5000, "\udcff"]
 )
-def test_what_is_no_pattern_is_refused_and_changes_nothing(world: World, pattern: str) -> None:
+def test_an_invalid_pattern_is_refused_and_changes_nothing(world: World, pattern: str) -> None:
     authorizer = world.broker.authorizer
     with pytest.raises(InvalidRegex, match="regular expression"):
         authorizer.set("guest", "/", Permission(configure="^x$", write=pattern))

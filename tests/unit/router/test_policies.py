@@ -200,7 +200,7 @@ def test_policies_survive_a_restart_and_go_with_their_vhost(world: World) -> Non
         ({"name": ""}, "a policy needs a name of 1 to 255 bytes"),
     ],
 )  # fmt: skip
-def test_what_is_no_policy_is_refused_with_rabbitmqs_words(
+def test_an_invalid_policy_is_refused_with_the_text_of_rabbitmq(
     world: World, options: dict[str, object], text: str
 ) -> None:
     given = {"name": "p", "pattern": "", "definition": {"max-length": 1}, **options}

@@ -44,7 +44,7 @@ def test_priorities_above_the_highest_count_as_that(world: World, priority_max: 
     assert world.read(q) == list(order)
 
 
-def test_what_is_given_back_keeps_its_priority(world: World) -> None:
+def test_requeued_messages_keep_their_priority(world: World) -> None:
     q = queue(world, 5)
     publish(world, "q", ("a", 1), ("b", 5), ("c", 5))
     consumer = Consumer(q, credit=2)

@@ -183,7 +183,7 @@ def test_above_the_quota_that_evicts_the_oldest_of_every_queue_goes(
     assert not caplog.records and world.broker.quotas.evicted["small"] == 180 - left
 
 
-def test_what_is_out_is_not_evicted_and_what_comes_back_is(world: World) -> None:
+def test_unsettled_messages_are_not_evicted_and_requeued_ones_are(world: World) -> None:
     small = _vhost(world, "small", "q")
     queue = small.queues["q"].queue
     _bodies(world, small, "q", range(10))

@@ -70,7 +70,7 @@ def test_the_longest_of_all_rates_counts() -> None:
     assert world.rates.slowed_s["user"] == pytest.approx(8.0)
 
 
-def test_what_does_not_wait_pays_before_the_next() -> None:
+def test_a_publish_that_does_not_wait_is_charged_before_the_next() -> None:
     world = World()
     world.limit("v", max_message_rate=1)
     world.rates.charge("ann", "v", 5, 0)

@@ -163,7 +163,7 @@ def test_a_message_is_kept_as_long_as_the_longest_of_what_it_went_through(world:
     assert _replay(world, "short") == ["to both"]
 
 
-def test_what_is_kept_is_bounded_by_bytes_too(world: World) -> None:
+def test_the_history_is_bounded_by_bytes_too(world: World) -> None:
     _policy(world, "small", "exchanges", traffic_retention_bytes=3 << 20)
     world.exchange("small", durable=True)
     for n in range(100):
@@ -176,7 +176,7 @@ def test_what_is_kept_is_bounded_by_bytes_too(world: World) -> None:
     assert 20 <= len(numbers) <= 52, "by segments of a megabyte"
 
 
-def test_what_was_let_go_stays_gone_and_the_rest_follows_the_new_policy(world: World) -> None:
+def test_expired_records_stay_gone_and_the_rest_follows_the_new_policy(world: World) -> None:
     _policy(world, "e", "exchanges", traffic_retention_seconds=HOUR)
     world.exchange("e", durable=True)
     world.publish("e", "k", "old")

@@ -84,7 +84,7 @@ def test_a_new_hash_has_a_verifier_of_the_same_password() -> None:
     assert verify_password(stored, b"pencil") and not verify_password(stored, b"pencils")
 
 
-def test_who_has_a_verifier_cannot_log_in_with_it() -> None:
+def test_a_stolen_verifier_does_not_allow_a_login() -> None:
     verifier = make_verifier(b"pencil", SALT, 4096)
     exchange = begun()
     without_proof = FINAL[: FINAL.index(b",p=")]

@@ -83,7 +83,7 @@ def change_all(two: Two) -> None:
 
 
 @pytest.mark.parametrize("way", ["say", "say_all"])
-def test_what_worker_0_has_changed_holds_in_the_other(two: Two, way: str) -> None:
+def test_changes_of_worker_0_hold_in_the_other(two: Two, way: str) -> None:
     change_all(two)
     assert "b" not in two.zero.vhosts and two.zero.elsewhere("b") == 1
     assert not two.one.knows("b")
@@ -103,7 +103,7 @@ def test_what_worker_0_has_changed_holds_in_the_other(two: Two, way: str) -> Non
 
 
 @pytest.mark.parametrize("way", ["say", "say_all"])
-def test_what_worker_0_has_taken_away_is_gone_in_the_other(two: Two, way: str) -> None:
+def test_removals_of_worker_0_hold_in_the_other(two: Two, way: str) -> None:
     change_all(two)
     two.say()
     ann = two.one.users.identity("ann")

@@ -44,7 +44,7 @@ def test_loopback_users_have_loopback_tokens(world: World) -> None:
         world.broker.tokens.authenticate(text, False)
 
 
-def test_what_is_kept_logs_nobody_in(world: World) -> None:
+def test_the_stored_row_does_not_allow_a_login(world: World) -> None:
     text, _, _ = world.broker.tokens.issue("ann", "t", 60)
     (key,) = world.log.tables.keys("token")
     assert len(key) == 32

@@ -333,7 +333,7 @@ def test_binding_needs_both_ends(world: World) -> None:
             attempt("q", "", "k", world.actor)
 
 
-def test_what_was_routed_before_an_unbind_stays(world: World) -> None:
+def test_messages_routed_before_an_unbind_stay(world: World) -> None:
     """The feed of a pattern that nobody is bound by any more is read to its end, then dropped."""
     queue = world.queue("q")
     world.bind("q", "amq.direct", "k")

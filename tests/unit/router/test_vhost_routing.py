@@ -162,7 +162,7 @@ def test_the_key_is_matched_in_every_exchange_on_the_way(world: World) -> None:
     assert world.read(queue) == ["1"]
 
 
-def test_what_finds_no_destination_goes_to_the_alternate_exchange(world: World) -> None:
+def test_unroutable_messages_go_to_the_alternate_exchange(world: World) -> None:
     queue = world.queue("q")
     world.exchange("x", "direct", arguments={"alternate-exchange": "y"})
     assert not world.publish("x", "k", "no y yet")

@@ -41,7 +41,7 @@ def offsets(folder: Path) -> list[int]:
     return sorted(read(folder).scan().to_arrow().column("offset").to_pylist())
 
 
-def test_what_is_published_is_read_and_days_are_partitions(tmp_path: Path) -> None:
+def test_published_rows_are_read_and_days_are_partitions(tmp_path: Path) -> None:
     table = made(tmp_path)
     assert table.position("log") is None
     table.publish("log", written(table, 1, 10) + written(table, 11, 5, day=2), 1, 16)

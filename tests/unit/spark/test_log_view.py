@@ -55,7 +55,7 @@ def test_closed_segments_and_the_one_being_written_are_one_log(log: Log, tmp_pat
     assert offsets(view, lsns[100], lsns[300]) == lsns[100:300]
 
 
-def test_what_is_new_is_seen_by_the_next_look(log: Log, tmp_path: Path) -> None:
+def test_a_refresh_sees_new_records(log: Log, tmp_path: Path) -> None:
     feed = durable_feed(log)
     view = seen(tmp_path)
     at = view.end(written=True)

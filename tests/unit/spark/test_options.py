@@ -50,7 +50,7 @@ def test_names_are_read_in_any_case() -> None:
         ("exchanges", " , "),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(option: str, value: str) -> None:
+def test_invalid_options_are_refused_by_name(option: str, value: str) -> None:
     with pytest.raises(SparkOptionError, match=option):
         parse(**{option: value})
 
@@ -85,7 +85,7 @@ def test_ends_are_of_batch_queries_and_lie_behind_starts() -> None:
         ("maxTriggerDelay", "15m"),
     ],
 )
-def test_what_triggers_do_is_refused_by_batch_queries(option: str, value: str) -> None:
+def test_batch_queries_refuse_options_of_triggers(option: str, value: str) -> None:
     options = parse(**{option: value})
     with pytest.raises(SparkOptionError, match=rf"'{option}': '{value}'.*a batch query has no triggers"):
         options.for_batch()

@@ -36,7 +36,7 @@ def iceberg_offsets(folder: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
-def test_what_was_published_is_there_after_a_power_cut(
+def test_published_rows_survive_a_power_cut(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, kind: str
 ) -> None:
     reason = LoopDisk.why_not(tmp_path_factory.getbasetemp())
@@ -150,7 +150,7 @@ def test_many_commits_of_others_behind_the_last_one_are_taken_back_too(tmp_path:
     assert table.position("log") == 20
 
 
-def test_what_a_job_has_built_on_is_not_taken_back(tmp_path: Path) -> None:
+def test_commits_that_a_job_has_built_on_are_not_undone(tmp_path: Path) -> None:
     table = filled(tmp_path, 2)
     others(tmp_path, 1)
     for first in range(20, 160, 10):

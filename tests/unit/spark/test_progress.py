@@ -54,7 +54,7 @@ def test_parts_of_a_work_are_added_up_and_one_that_is_done_again_counts_once() -
         again.close()
 
 
-def test_what_strangers_say_counts_for_nothing() -> None:
+def test_datagrams_of_strangers_are_ignored() -> None:
     with Listener("127.0.0.1") as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         host, port = listener.address.partition("/")[0].split(":")
         stranger.connect((host, int(port)))
@@ -162,7 +162,7 @@ class FakeSpark:
         ([("plan", 0, 1000), ("read", 40, 1000), ("sent", 10, 90)], r"sent 10 messages, 0.0 MB, .*, 25%, "),
     ],
 )
-def test_what_tasks_tell_is_shown_while_a_work_runs(told: list[tuple[Any, int, int]], wanted: str) -> None:
+def test_the_progress_of_tasks_is_shown_during_a_job(told: list[tuple[Any, int, int]], wanted: str) -> None:
     screen = Terminal()
     progress = Progress(screen=screen, clock=lambda: float(len(screen.getvalue())))
     spark: Any = FakeSpark()

@@ -69,7 +69,7 @@ def test_a_job_is_listed_while_it_runs_and_after_it(
     assert [job.end for job in jobs() if job.name == "two"] == ["failed: gone; keep it longer"]
 
 
-def test_what_a_job_has_still_to_read_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_lag_of_a_job_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = open_log(tmp_path / "data", traffic_retention_bytes=1 << 40)
     lsns = fill(log, durable_feed(log), 100 * KIB)
     log.close_sync()

@@ -71,7 +71,7 @@ def test_a_micro_batch_waits_for_enough_but_not_for_ever(log: Log, tmp_path: Pat
     assert offsets(found, end, found.latestOffset(end, LIMIT)) == more
 
 
-def test_what_is_there_at_the_start_is_taken_though_it_is_little(log: Log, tmp_path: Path) -> None:
+def test_records_present_at_the_start_are_read_below_the_minimum(log: Log, tmp_path: Path) -> None:
     lsns = fill(log, durable_feed(log), 10 * KIB)
     found = stream(tmp_path, minOffsetsPerTrigger="100000")
     start = found.initialOffset()
@@ -116,7 +116,7 @@ def test_a_checkpoint_of_another_log_or_a_later_one_is_refused(log: Log, tmp_pat
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
-def test_what_retention_took_before_it_was_read_is_named_exactly(log: Log, tmp_path: Path, fail: str) -> None:
+def test_records_deleted_before_they_were_read_are_named_exactly(log: Log, tmp_path: Path, fail: str) -> None:
     lsns = fill(log, durable_feed(log), 500 * KIB)
     settle(log)
     found = stream(tmp_path, failOnDataLoss=fail)

@@ -112,7 +112,7 @@ def test_of_two_runs_at_once_one_ends_and_nothing_is_there_twice(log: Log, tmp_p
     assert len(found) == len(ParquetFormat(tmp_path / "archive").files())
 
 
-def test_what_retention_took_before_it_was_copied_is_named(log: Log, tmp_path: Path) -> None:
+def test_records_deleted_before_they_were_copied_are_named(log: Log, tmp_path: Path) -> None:
     feed = durable_feed(log)
     lsns = fill(log, feed, 200 * KIB)
     settle(log)

@@ -22,7 +22,7 @@ def run(path: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_what_spark_puts_in_front_goes_and_the_rest_stays(tmp_path: Path) -> None:
+def test_path_entries_of_spark_are_removed_and_the_rest_stays(tmp_path: Path) -> None:
     home, own = str(tmp_path / "a spark"), str(tmp_path / "own.zip")
     spark = [f"{home}/python/lib/pyspark.zip", f"{home}/python/lib/py4j-1-src.zip", f"{home}/jars/core.jar"]
     done = run([*spark, own, "/x y", "/z"], SPARK_HOME=home, PENSTOCK_SPARK_PYTHON=sys.executable)

@@ -26,7 +26,7 @@ def log(tmp_path: Path, clock: Clock, files: FailingFiles) -> Iterator[Log]:
     log.close_sync()
 
 
-def test_what_waited_for_a_full_disk_is_delivered_when_there_is_room(
+def test_messages_that_waited_for_a_full_disk_are_delivered_when_there_is_space(
     world: World, files: FailingFiles, loop: Loop
 ) -> None:
     feed = world.log.new_feed()

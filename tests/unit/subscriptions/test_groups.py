@@ -124,7 +124,7 @@ def test_a_key_of_one_that_is_abandoned_waits_for_nobody(world: World, loop: Loo
     assert (len(gone.got), other.got) == (2, later)
 
 
-def test_what_was_parked_is_given_to_who_comes_after_all_have_left(
+def test_parked_messages_go_to_the_next_consumer_after_all_have_left(
     world: World, loop: Loop, feed: Feed
 ) -> None:
     queue = _group(world, feed, Kind.KEY_SHARED)
@@ -199,9 +199,7 @@ def test_it_does_not_matter_who_came_first(world: World, loop: Loop) -> None:
     assert got[0] == got[1]
 
 
-def test_who_has_overdrawn_its_credit_has_none_and_nothing_is_taken_for_it(
-    world: World, loop: Loop, feed: Feed
-) -> None:
+def test_a_consumer_with_negative_credit_gets_nothing(world: World, loop: Loop, feed: Feed) -> None:
     queue = _group(world, feed, Kind.KEY_SHARED)
     queue.attach(Taker(queue, "a", -1))
     _send(world, feed, "k")
@@ -232,7 +230,7 @@ def test_one_whose_output_filled_up_is_asked_for_its_credit_again(
     assert one.got == positions
 
 
-def test_what_keys_cost_is_given_back_when_nobody_is_there_and_nothing_out(
+def test_memory_of_keys_is_freed_without_consumers_and_unsettled_messages(
     world: World, loop: Loop, feed: Feed
 ) -> None:
     queue = _group(world, feed, Kind.KEY_SHARED)

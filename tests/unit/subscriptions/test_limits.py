@@ -33,7 +33,9 @@ class Grave:
         return True
 
 
-def test_what_is_rejected_is_buried_before_its_place_is_settled(world: World, loop: Loop, feed: Feed) -> None:
+def test_a_rejected_message_is_dead_lettered_before_it_is_settled(
+    world: World, loop: Loop, feed: Feed
+) -> None:
     queue = world.queue("q", feed)
     grave = Grave(queue)
     consumer = Consumer(queue)
@@ -114,7 +116,7 @@ def test_the_head_is_buried_in_time_without_consumers(
     assert queue.ready_count == 0
 
 
-def test_what_is_over_the_length_limit_leaves_from_the_head(world: World, loop: Loop, feed: Feed) -> None:
+def test_messages_over_the_length_limit_leave_from_the_head(world: World, loop: Loop, feed: Feed) -> None:
     queue = world.queue("q", feed)
     grave = Grave(queue, max_length=2)
     positions = world.publish(feed, n=300)
@@ -131,7 +133,7 @@ def test_what_is_over_the_length_limit_leaves_from_the_head(world: World, loop: 
     assert consumer.got == [positions[-1], newest]
 
 
-def test_what_is_over_the_byte_limit_leaves_from_the_head(world: World, loop: Loop, feed: Feed) -> None:
+def test_messages_over_the_byte_limit_leave_from_the_head(world: World, loop: Loop, feed: Feed) -> None:
     """Every body has four bytes."""
     queue = world.queue("q", feed)
     grave = Grave(queue, max_bytes=11)
@@ -197,7 +199,7 @@ def test_both_limits_hold_together(world: World, loop: Loop, feed: Feed) -> None
 
 
 @pytest.mark.parametrize("end", ["purge", "delete"])
-def test_what_is_over_the_limit_and_waits_to_be_dropped_is_not_told_when_a_queue_is_emptied(
+def test_messages_waiting_to_be_dropped_do_not_count_when_a_queue_is_emptied(
     world: World, loop: Loop, feed: Feed, end: str
 ) -> None:
     queue = world.queue("q", feed)
@@ -209,7 +211,7 @@ def test_what_is_over_the_limit_and_waits_to_be_dropped_is_not_told_when_a_queue
 
 
 @pytest.mark.parametrize("who", ["getter", "consumer"])
-def test_what_is_over_the_limit_and_must_be_read_from_disk_goes_before_anybody_is_served(
+def test_messages_over_the_limit_on_disk_are_dropped_before_anybody_is_served(
     world: World, loop: Loop, log: Log, feed: Feed, monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
     """As just after a restart: who came while it was read got what was to be dropped."""
@@ -285,7 +287,9 @@ def test_rules_that_change_hold_for_what_is_there(world: World, loop: Loop, cloc
     assert consumer.got == kept
 
 
-def test_what_was_rejected_before_the_rules_went_is_dropped(world: World, loop: Loop, feed: Feed) -> None:
+def test_messages_rejected_before_the_rules_were_removed_are_dropped(
+    world: World, loop: Loop, feed: Feed
+) -> None:
     queue = world.queue("q", feed)
     grave = Grave(queue)
     consumer = Consumer(queue)
@@ -300,7 +304,7 @@ def test_what_was_rejected_before_the_rules_went_is_dropped(world: World, loop: 
 
 
 @pytest.mark.parametrize("reason", ["rejected", "expired"])
-def test_what_cannot_be_buried_stays_and_is_tried_again(
+def test_a_message_that_cannot_be_dead_lettered_stays_and_is_retried(
     world: World, loop: Loop, clock: Clock, feed: Feed, reason: str
 ) -> None:
     queue = world.queue("q", feed)
@@ -367,7 +371,7 @@ def test_without_a_limit_a_message_comes_again_for_ever(world: World, loop: Loop
     assert queue.cursor.records()[0][3] == 65_535
 
 
-def test_what_is_refused_is_not_for_this_queue(world: World, loop: Loop, feed: Feed) -> None:
+def test_refused_records_are_not_for_this_queue(world: World, loop: Loop, feed: Feed) -> None:
     queue = world.queue("q", feed)
     first, second, third = world.publish(feed, n=3)
     loop.settle()

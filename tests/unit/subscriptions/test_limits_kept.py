@@ -12,7 +12,7 @@ from tests.support.queues import Clock, Consumer, Loop, World
 
 
 @pytest.mark.parametrize("reason", ["rejected", "delivery_limit", "expired", "maxlen"])
-def test_what_was_buried_does_not_come_again(
+def test_dead_lettered_messages_do_not_come_again(
     world: World, loop: Loop, clock: Clock, feed: Feed, reason: str
 ) -> None:
     """No time passes for the cursor's record that is written now and then."""

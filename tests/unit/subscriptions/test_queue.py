@@ -118,7 +118,7 @@ def test_a_lower_priority_is_served_only_without_credit_above(world: World, feed
     assert low.got == positions[3:]
 
 
-def test_what_a_consumer_has_no_room_for_goes_out_next_in_order_and_uncounted(
+def test_messages_without_output_capacity_go_out_next_in_order_and_uncounted(
     world: World, feed: Feed
 ) -> None:
     queue = world.queue("q", feed)
@@ -319,7 +319,7 @@ def test_a_stopped_queue_is_woken_when_half_of_it_is_acknowledged(world: World, 
     assert len(consumer.got) == 12
 
 
-def test_what_a_stopped_queue_gets_back_goes_to_the_next_consumer(world: World, feed: Feed) -> None:
+def test_messages_requeued_to_a_stopped_queue_go_to_the_next_consumer(world: World, feed: Feed) -> None:
     world.queues = Queues(world.log, world.tick, QueueOptions(pump_messages=4, outstanding_max=8))
     first = attach(queue := world.queue("q", feed))
     world.publish(feed, n=20)
@@ -360,7 +360,7 @@ def test_a_queue_with_two_feeds_gets_each_record_once(world: World, feed: Feed) 
     assert consumer.got == both + left + right
 
 
-def test_what_was_routed_before_leave_is_still_delivered_and_then_the_feed_is_unused(
+def test_messages_routed_before_leave_are_delivered_and_then_the_feed_is_unused(
     world: World, feed: Feed
 ) -> None:
     unused: list[Feed] = []

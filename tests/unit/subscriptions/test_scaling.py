@@ -230,7 +230,7 @@ def pending(world: World, loop: Loop, feed: Feed, n: int) -> tuple[Queue, Consum
 
 
 @pytest.mark.parametrize("end", ["settle", "requeue", "both", "reject", "purge", "state"])
-def test_what_is_out_ends_in_any_order_at_the_same_cost_each(
+def test_settling_in_any_order_costs_the_same_per_message(
     world: World, loop: Loop, feed: Feed, end: str
 ) -> None:
     def prepare(n: int) -> Callable[[], object]:

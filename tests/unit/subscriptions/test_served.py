@@ -44,7 +44,7 @@ def test_an_equal_one_takes_over_from_nobody(world: World, loop: Loop, feed: Fee
     assert (first.got, second.got) == (sent, [])
 
 
-def test_what_hungry_consumers_take_at_once_is_not_refused(world: World, loop: Loop, feed: Feed) -> None:
+def test_messages_that_consumers_take_at_once_are_not_refused(world: World, loop: Loop, feed: Feed) -> None:
     queue = world.queue("q", feed)
     queue.apply(Rules(max_length=1, overflow=Overflow.REJECT))
     consumer = Consumer(queue, credit=2)

@@ -93,7 +93,7 @@ def test_without_limits_everything_stays(streams: Streams) -> None:
     assert streams.stream.ready_count == count
 
 
-def test_what_is_too_old_goes_with_its_segment(streams: Streams) -> None:
+def test_records_past_their_age_go_with_their_segment(streams: Streams) -> None:
     streams.stream.retain(3600.0, None)
     old = streams.fill(600 * KIB)
     streams.clock.now += 3000
@@ -108,7 +108,7 @@ def test_what_is_too_old_goes_with_its_segment(streams: Streams) -> None:
     assert streams.log.statistics()["first_lsn"] > 1, "the segments are deleted"
 
 
-def test_what_is_too_much_goes_with_its_segment(streams: Streams) -> None:
+def test_records_over_the_byte_limit_go_with_their_segment(streams: Streams) -> None:
     streams.stream.retain(None, 200 * KIB)
     count = streams.fill(900 * KIB)
     streams.tend()
@@ -139,7 +139,7 @@ def test_a_consumer_before_what_is_kept_begins_with_the_first_message_kept(strea
     assert streams.read(0, 50) == streams.read(first, 50)
 
 
-def test_what_is_read_is_what_was_published_from_any_offset(streams: Streams) -> None:
+def test_reads_from_any_offset_return_the_published_records(streams: Streams) -> None:
     positions = fill(streams.log, streams.stream.feed, 700 * KIB)
     settle(streams.log)
     for offset in (0, 1, 333, len(positions) - 5):
@@ -196,7 +196,7 @@ def test_a_named_place_is_kept_and_is_one_consumers(streams: Streams) -> None:
     assert not streams.log.tables.keys("stream_cursor")
 
 
-def test_what_a_consumer_gives_back_when_it_leaves_is_not_done(streams: Streams) -> None:
+def test_messages_requeued_by_a_leaving_consumer_are_not_done(streams: Streams) -> None:
     streams.fill(50 * KIB)
     settle(streams.log)
     reader = streams.stream.reader(0, "mine")

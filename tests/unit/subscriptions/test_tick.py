@@ -139,7 +139,7 @@ def test_a_turn_of_its_own_sends_before_it_writes_and_again_what_the_write_made_
     assert loop.turn() == 0
 
 
-def test_what_a_lone_read_brought_is_written_whatever_happens_to_its_consumers(
+def test_a_lone_message_is_written_even_if_its_consumers_fail(
     tick: Tick, fake_log: FakeLog, loop: Loop, seen: list[str]
 ) -> None:
     class Broken(FakeQueue):
@@ -155,7 +155,7 @@ def test_what_a_lone_read_brought_is_written_whatever_happens_to_its_consumers(
     assert seen == ["publish", "flush"]
 
 
-def test_what_nobody_waits_for_is_written_some_milliseconds_later_with_others(
+def test_writes_that_nobody_waits_for_are_grouped_within_milliseconds(
     tick: Tick, fake_log: FakeLog, loop: Loop, seen: list[str]
 ) -> None:
     feed = Feed(1)
@@ -280,7 +280,7 @@ class NarrowStream(Stream):
 
 
 @pytest.mark.parametrize("name", ["a", "broken"])
-def test_who_had_no_room_is_told_in_the_next_turn_before_the_queues_are_pumped(
+def test_a_connection_without_capacity_is_told_in_the_next_turn_before_the_queues(
     name: str, tick: Tick, loop: Loop, seen: list[str]
 ) -> None:
     stream = NarrowStream(loop, tick, seen, FakeQueue(tick, seen, name))

@@ -92,7 +92,7 @@ def test_a_circle_has_no_rejection_in_it(deaths: list[tuple[str, str]], circling
 
 
 @pytest.mark.parametrize("forged", ["text", 5, ["text"], [{"count": "many"}], [{"queue": 1}]])
-def test_what_clients_forge_is_no_obstacle(forged: object) -> None:
+def test_forged_headers_do_not_prevent_dead_lettering(forged: object) -> None:
     letter = rewrite(record({"x-death": forged, "CC": forged}), death())  # type: ignore[dict-item]
     assert letter.keys[0] == "key"
     assert "q" in letter.circling

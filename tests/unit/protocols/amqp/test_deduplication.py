@@ -95,7 +95,7 @@ def test_of_too_many_values_the_oldest_is_forgotten(client: Client) -> None:
 
 
 @pytest.mark.parametrize(("persistence", "known"), [("disk", True), ("memory", False)])
-def test_what_is_remembered_on_disk_survives_a_restart(
+def test_deduplication_on_disk_survives_a_restart(
     world: World, client: Client, persistence: str, known: bool
 ) -> None:
     declare(client, size=2, persistence=persistence)
@@ -121,7 +121,7 @@ def test_it_is_forgotten_with_the_exchange(world: World, client: Client) -> None
     assert ready(client) == 2
 
 
-def test_what_a_full_queue_refused_may_come_again(client: Client) -> None:
+def test_a_message_refused_by_a_full_queue_may_be_sent_again(client: Client) -> None:
     named = {"x-max-length": 1, "x-overflow": "reject-publish"}
     client.call(1, commands.Queue.Declare(queue="q", durable=True, arguments=named), commands.Queue.DeclareOk)
     client.call(

@@ -87,7 +87,7 @@ def test_a_name_belongs_to_its_exchange(world: World, client: Client, queue: str
     assert waiting(world) == 0
 
 
-def test_what_has_come_cannot_be_cancelled_and_leaves_no_row(
+def test_a_delivered_message_cannot_be_cancelled_and_leaves_no_row(
     world: World, client: Client, queue: str
 ) -> None:
     publish(client, b"one", deliver_after=1_000, delay_id="a")
@@ -168,7 +168,7 @@ def test_impossible_names_end_the_channel(client: Client, headers: dict[str, Any
     assert (close.reply_code, close.reply_text) == (406, f"PRECONDITION_FAILED - {text}")
 
 
-def test_who_may_not_write_to_the_exchange_cancels_nothing(world: World, client: Client, queue: str) -> None:
+def test_a_user_without_write_permission_cancels_nothing(world: World, client: Client, queue: str) -> None:
     publish(client, b"one", deliver_after=1_000, delay_id="a")
     world.broker.administration.set_permission("guest", "/", Permission(".*", "^q$", ".*"))
     publish(client, b"", cancel="a")

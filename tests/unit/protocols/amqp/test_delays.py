@@ -209,7 +209,7 @@ def test_a_delayed_exchange_bound_to_another_delays_what_comes_through_it(
     assert bodies(client, "direct") == []
 
 
-def test_what_came_delayed_is_not_delayed_by_a_second_exchange(world: World, client: Client) -> None:
+def test_a_second_exchange_does_not_delay_a_message_again(world: World, client: Client) -> None:
     declare(client)
     declare(client, "second")
     bound(client, exchange="second")
@@ -239,7 +239,7 @@ def test_it_is_confirmed_when_it_is_kept_and_survives_a_restart(world: World, cl
     assert world.broker.statistics()["delayed"] == 0
 
 
-def test_what_became_due_while_the_broker_was_down_comes_at_the_start(world: World, client: Client) -> None:
+def test_messages_due_while_the_broker_was_down_come_at_the_start(world: World, client: Client) -> None:
     declare(client)
     bound(client)
     for body in (b"a", b"b"):

@@ -250,7 +250,9 @@ def test_a_deleted_queue_cancels_its_consumers(world: World, client: Client, que
     client.nothing()
 
 
-def test_who_deletes_a_queue_it_consumes_hears_that_it_is_deleted_first(client: Client, queue: str) -> None:
+def test_a_consumer_that_deletes_its_queue_gets_delete_ok_before_the_cancel(
+    client: Client, queue: str
+) -> None:
     """As in RabbitMQ: clients that wait for the answer take a cancel before it for a failure."""
     consume(client)
     client.call(1, commands.Queue.Delete(queue="q"), commands.Queue.DeleteOk)

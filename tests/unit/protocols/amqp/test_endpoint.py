@@ -289,7 +289,7 @@ async def test_shutdown_says_320_and_waits_for_the_answer(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("wait_s", [3600.0, 0.0])
-def test_who_said_goodbye_closes_first(
+def test_a_client_that_said_goodbye_closes_first(
     wait_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some clients take the end of the stream for a lost connection when it comes with the close-ok."""

@@ -15,7 +15,7 @@ def recorder(done: list[str], name: str, result: bool = True) -> Callable[[], bo
     return action
 
 
-def test_what_waits_for_nothing_leaves_at_once() -> None:
+def test_a_reply_without_a_wait_is_sent_at_once() -> None:
     gate, done = ReplyOrder(), []  # type: tuple[Gate, list[str]]
     gate.submit(0, recorder(done, "a"), 0)
     gate.submit(5, recorder(done, "b"), 5)

@@ -36,7 +36,7 @@ def ready(world: World) -> int:
     return world.broker.vhost("/").queues["q"].queue.ready_count
 
 
-def test_what_is_sent_again_is_confirmed_and_not_appended(world: World, client: Client, queue: str) -> None:
+def test_repeated_messages_are_confirmed_and_not_appended(world: World, client: Client, queue: str) -> None:
     for sequence in (1, 2, 2, 1, 7, 3):
         send(client, sequence)
     assert (acked(client), ready(world)) == (6, 3)
@@ -68,7 +68,7 @@ def test_a_rolled_back_number_can_be_sent_again(world: World, client: Client) ->
     assert ready(world) == 1
 
 
-def test_what_a_full_queue_refused_can_be_sent_again(world: World, client: Client) -> None:
+def test_a_number_refused_by_a_full_queue_can_be_sent_again(world: World, client: Client) -> None:
     arguments: Any = {"x-max-length": 1, "x-overflow": "reject-publish"}
     client.call(1, commands.Queue.Declare(queue="q", arguments=arguments), commands.Queue.DeclareOk)
     client.call(1, commands.Confirm.Select(), commands.Confirm.SelectOk)
@@ -82,7 +82,7 @@ def test_what_a_full_queue_refused_can_be_sent_again(world: World, client: Clien
     assert (acked(client), ready(world)) == (3, 1)
 
 
-def test_what_follows_a_refused_number_waits_for_it(world: World, client: Client) -> None:
+def test_numbers_behind_a_refused_one_wait_for_it(world: World, client: Client) -> None:
     """Else it would be taken for kept when it comes; and it is nowhere meanwhile."""
     arguments: Any = {"x-max-length": 1, "x-overflow": "reject-publish"}
     client.call(1, commands.Queue.Declare(queue="q", arguments=arguments), commands.Queue.DeclareOk)

@@ -59,7 +59,7 @@ def test_properties_are_read_as_pamqp_writes_them() -> None:
         ({"reply_to": "amq.rabbitmq.reply-to"}, "fast reply consumer does not exist"),
     ],
 )
-def test_what_rabbitmq_refuses_closes_the_channel(
+def test_properties_that_rabbitmq_refuses_close_the_channel(
     client: Client, queue: str, properties: dict[str, object], text: str
 ) -> None:
     client.publish("", "q", **properties)

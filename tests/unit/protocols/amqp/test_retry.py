@@ -49,7 +49,7 @@ def test_a_wait_never_exceeds_49_days() -> None:
     assert delay_ms({"x-delayed-retry-min": 10**6, "x-delayed-retry-multiplier": 10**6}, 60_000) == 2**32 - 1
 
 
-def test_what_is_given_back_waits_longer_each_time(world: World, client: Client) -> None:
+def test_a_requeued_message_waits_longer_each_time(world: World, client: Client) -> None:
     declare(client, "q", ARGUMENTS)
     client.publish("", "q", b"m", delivery_mode=2)
     for wait_s, give_back in (
@@ -116,7 +116,9 @@ def test_a_restart_ends_all_waits(world: World, client: Client) -> None:
         again.read()
 
 
-def test_what_came_too_often_is_dead_lettered_without_a_wait(world: World, client: Client) -> None:
+def test_a_message_over_the_delivery_limit_is_dead_lettered_without_a_wait(
+    world: World, client: Client
+) -> None:
     declare(client, "dead", {})
     letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", "x-delivery-limit": 1}
     declare(client, "q", {**ARGUMENTS, **letters})

@@ -86,7 +86,7 @@ def test_a_lone_message_comes_with_the_next_acknowledgement(client: Client) -> N
     assert [queue for _, queue in came(client)] == ["quiet"]
 
 
-def test_what_a_queue_leaves_of_its_share_goes_to_the_others(client: Client) -> None:
+def test_the_unused_share_of_a_queue_goes_to_the_others(client: Client) -> None:
     limit(client, 6)
     for queue in "abc":
         consume(client, queue)

@@ -49,7 +49,7 @@ def test_the_channel_is_closed_in_rabbitmqs_words_and_the_message_comes_back(cli
     assert method.redelivered
 
 
-def test_who_acknowledges_in_time_goes_on(client: Client) -> None:
+def test_a_consumer_that_acknowledges_in_time_continues(client: Client) -> None:
     declare(client, "q", consumer_timeout=10_000)
     for now in range(0, 100, 5):
         tag = take(client, "q")

@@ -178,7 +178,7 @@ def test_no_confirms_with_transactions(tx: Client) -> None:
     assert close.reply_text == "PRECONDITION_FAILED - cannot switch from tx to confirm mode"
 
 
-def test_what_is_kept_is_bounded(tmp_path: Path) -> None:
+def test_the_size_of_a_transaction_is_bounded(tmp_path: Path) -> None:
     world = World(tmp_path, AmqpOptions(max_message_bytes=1000))
     client = world.client()
     client.call(1, Tx.Select(), Tx.SelectOk)

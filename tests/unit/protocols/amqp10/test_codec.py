@@ -369,7 +369,7 @@ def test_symbols_choose_the_constructor_that_all_of_them_fit() -> None:
     assert encode(symbols("a", "b" * 256))[9] == 0xB3
 
 
-def test_what_stands_for_no_type_is_a_mistake_of_ours() -> None:
+def test_a_value_without_a_type_raises() -> None:
     with pytest.raises(TypeError, match="set"):
         encode({1, 2}.__class__())
     with pytest.raises(OverflowError):

@@ -70,7 +70,7 @@ def test_a_message_of_proton_is_an_ordinary_message_of_0_9_1() -> None:
     }
 
 
-def test_what_proton_sent_proton_gets_back() -> None:
+def test_a_message_of_proton_returns_to_proton_unchanged() -> None:
     message = ProtonMessage(body={"k": [1, "x"]}, durable=True, subject="s")
     message.id = UUID(int=7)
     message.properties = {"x-a": 1, "b": ulong(2**63), "CC": "c"}

@@ -82,7 +82,7 @@ def received(peer: Peer, count: int) -> int:
 
 
 @pytest.mark.parametrize("fail", [False, True])
-def test_what_is_settled_in_a_transaction_that_fails_comes_again(peer: Peer, fail: bool) -> None:
+def test_messages_settled_in_a_failed_transaction_come_again(peer: Peer, fail: bool) -> None:
     coordinator, id_ = declared(peer)
     receiver = received(peer, 4)
     peer.send(Disposition(True, 0, 2, True, TransactionalState(id_, Accepted())))

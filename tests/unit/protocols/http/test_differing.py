@@ -40,7 +40,7 @@ def test_the_same_changes_nothing() -> None:
     assert difference(THERE, {"rabbit_version": "4.2.0"}) == NOTHING
 
 
-def test_what_is_written_in_another_way_is_the_same() -> None:
+def test_another_spelling_of_a_definition_is_no_difference() -> None:
     file = {
         "users": [{"name": "u", "tags": "b,a"}],
         "bindings": [{**THERE["bindings"][0], "arguments": [], "properties_key": "~"}],

@@ -9,7 +9,7 @@ import pytest
 from penstock.protocols.http.server.eager_start import begin
 
 
-def test_what_need_not_wait_is_done_without_a_task() -> None:
+def test_a_coroutine_that_does_not_wait_runs_without_a_task() -> None:
     done: list[asyncio.Task[None] | None] = []
 
     async def work() -> None:
@@ -25,7 +25,7 @@ def test_what_need_not_wait_is_done_without_a_task() -> None:
     assert len(done) == 1
 
 
-def test_what_waits_goes_on_in_a_task_of_its_own() -> None:
+def test_a_coroutine_that_waits_continues_in_a_task_of_its_own() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         first: asyncio.Future[str] = loop.create_future()
@@ -68,7 +68,7 @@ def test_a_task_that_is_cancelled_before_its_first_step_cancels_what_was_begun()
     asyncio.run(main())
 
 
-def test_what_fails_at_once_fails_with_the_caller() -> None:
+def test_an_immediate_failure_is_raised_to_the_caller() -> None:
     async def work() -> None:
         raise ValueError("no")
 

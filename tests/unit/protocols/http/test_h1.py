@@ -87,7 +87,7 @@ async def test_100_continue_is_sent_when_the_body_is_wanted_and_not_before(host:
     assert await body == b"ab"
 
 
-async def test_who_expects_to_send_nothing_waits_for_nothing(host: Host) -> None:
+async def test_an_expectation_without_a_body_gets_no_100_continue(host: Host) -> None:
     """RFC 9110 10.1.1: such an expectation has no meaning."""
     host.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nExpect: 100-continue\r\n\r\n")
     assert await body_of(host) == b""
@@ -140,7 +140,7 @@ async def test_a_body_over_its_limit_is_refused_as_it_arrives(host: Host) -> Non
         (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431),
     ],
 )
-def test_what_is_no_request_is_answered_with_its_status_and_the_connection_ends(
+def test_an_invalid_request_gets_its_status_and_ends_the_connection(
     host: Host, head: bytes, status: int
 ) -> None:
     host.send(head)

@@ -144,7 +144,7 @@ def test_a_key_goes_to_nobody_else_while_one_has_messages_of_it(http: Consumers)
     assert native.bodies() == [b"waits"]
 
 
-def test_what_a_moved_subscription_had_leased_is_stale(http: Consumers) -> None:
+def test_leases_of_a_moved_subscription_are_stale(http: Consumers) -> None:
     http.subscribe("exclusive", "native").lose()
     member = http.members.get(http.subscription, "a", ANN)
     http.sender.produce(1, b"0")

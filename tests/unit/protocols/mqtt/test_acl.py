@@ -69,7 +69,9 @@ def rules() -> AclFile:
         ("+", "+", "read", "devices/+/#", False),
     ],
 )
-def test_what_a_file_allows(user: str, client_id: str, operation: str, topic: str, allowed: bool) -> None:
+def test_the_rights_of_the_acl_file(
+    user: str, client_id: str, operation: str, topic: str, allowed: bool
+) -> None:
     identity = Identity(user, client_id=client_id)
     assert rules().allow(identity, operation, topic) is allowed  # type: ignore[arg-type]
 

@@ -63,7 +63,7 @@ def test_clients_with_one_id_in_two_vhosts_have_their_own_answers(host: AmqttHos
     assert not host.allow(GUEST, "write", "anna", vhost="third")
 
 
-def test_who_takes_a_place_has_none_of_the_answers_of_who_had_it(host: AmqttHost) -> None:
+def test_a_client_does_not_inherit_cached_answers_of_its_predecessor(host: AmqttHost) -> None:
     host.admit("/", "c", host.client("c", "anna", b"", "peer"))
     assert host.allow(GUEST, "write", "anna", vhost="/")
     before = host.admit("/", "c", host.client("c", "bert", b"", "peer"))

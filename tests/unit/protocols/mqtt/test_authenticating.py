@@ -134,7 +134,7 @@ def test_a_client_authenticates_again__mqtt5_4_12_1_1(users: Gateway) -> None:
 
 
 @pytest.mark.parametrize(("name", "password"), [("anna", b"wrong"), ("bert", PASSWORD)])
-def test_who_fails_to_authenticate_again_is_disconnected__mqtt5_4_12_1_2(
+def test_a_failed_re_authentication_disconnects__mqtt5_4_12_1_2(
     users: Gateway, name: str, password: bytes
 ) -> None:
     peer = connected(users, ScramClient("anna", PASSWORD))

@@ -68,7 +68,7 @@ def test_an_unknown_level_is_answered_in_the_nearest_dialect(gateway: Gateway, l
         b"\x10\x80\x80\x04",
     ],
 )
-def test_what_is_no_connect_is_closed_without_a_byte(gateway: Gateway, first: bytes) -> None:
+def test_a_first_packet_other_than_connect_is_closed_without_a_byte(gateway: Gateway, first: bytes) -> None:
     peer = gateway.peer().send(first)
     assert peer.closed
     assert peer.take() == []
@@ -168,7 +168,7 @@ def test_an_expiry_above_the_maximum_is_capped_and_told(gateway: Gateway) -> Non
     assert b"\x11" + (604800).to_bytes(4, "big") in properties_of(connack)
 
 
-def test_what_follows_connect_in_the_same_read_is_handled(gateway: Gateway) -> None:
+def test_packets_behind_connect_in_the_same_read_are_handled(gateway: Gateway) -> None:
     peer = gateway.peer().send(
         f.connect("a") + f.subscribe(1, ("t", 0)) + f.publish("t", b"1") + f.packet(12, 0, b"")
     )

@@ -51,7 +51,7 @@ def test_a_large_number_is_the_time_itself(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("topic", ["$delayed/0/t", "$delayed/42949671/t"])
-def test_what_is_due_is_published_at_once(gateway: Gateway, topic: str) -> None:
+def test_a_message_due_now_is_published_at_once(gateway: Gateway, topic: str) -> None:
     sub = subscriber(gateway)
     gateway.connect("p").publish(topic, b"x")
     assert [m.topic for m in sub.publishes()] == [b"t"]

@@ -131,7 +131,7 @@ async def test_a_silent_client_is_closed_after_its_keep_alive(world: World) -> N
     await client.close()
 
 
-def test_what_came_while_the_loop_was_busy_counts_as_a_sign_of_life(tmp_path: Path) -> None:
+def test_input_that_came_while_the_loop_was_busy_counts_as_a_sign_of_life(tmp_path: Path) -> None:
     """uvloop runs timers right behind reads: a ping that comes during a long one is still unread then."""
 
     async def run() -> None:

@@ -189,7 +189,7 @@ def test_an_acknowledgement_of_another_flow_is_a_protocol_error(
     assert sub.send(f.ack(wrong, got.packet_id)).bytes_taken() == b"\xe0\x01\x82"
 
 
-def test_what_came_before_a_fault_counts(gateway: Gateway) -> None:
+def test_packets_before_a_fault_are_processed(gateway: Gateway) -> None:
     sub = gateway.connect("s")
     sub.subscribe(("t", 0))
     gateway.connect("p").send(

@@ -119,7 +119,7 @@ def test_a_limit_in_bytes_leaves_subscriptions_as_they_are(tmp_path: Path, polic
 
 
 @pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest"])
-def test_what_a_client_takes_at_once_is_never_too_much(tmp_path: Path, policy: str) -> None:
+def test_messages_that_a_client_takes_at_once_never_exceed_the_limit(tmp_path: Path, policy: str) -> None:
     options = MqttOptions(max_queued_messages=1, max_queued_bytes=1, queue_full=policy)  # type: ignore[arg-type]
     gateway = Gateway(tmp_path / "data", options)
     sub = gateway.connect("sub", 5)

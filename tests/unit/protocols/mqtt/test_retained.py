@@ -110,7 +110,9 @@ def test_retained_messages_survive_a_restart(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("kept_before", [False, True])
-def test_what_is_retained_between_subscribe_and_suback_comes_once(tmp_path: Path, kept_before: bool) -> None:
+def test_a_message_retained_between_subscribe_and_suback_comes_once(
+    tmp_path: Path, kept_before: bool
+) -> None:
     """SUBACK of a session that lasts waits for the disk."""
     gateway = Gateway(tmp_path, fsync="group")
     pub = gateway.connect("p", 5)

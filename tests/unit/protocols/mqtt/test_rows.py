@@ -119,7 +119,7 @@ def test_packet_ids_under_way_come_back(
         b"\x01\x05\x00" + entry(3, 1, 1) + entry(4, 1, 2) + entry(2, 1, 2) + entry(1, 1, 1),
     ],
 )
-def test_what_is_no_row_of_packet_ids_is_refused(cursor: Cursor, row: bytes) -> None:
+def test_an_invalid_row_of_packet_ids_is_refused(cursor: Cursor, row: bytes) -> None:
     with pytest.raises(ValueError, match="packet ids"):
         Inflight.restore(row, cursor)
 
@@ -134,7 +134,7 @@ def test_received_ids_come_back(ids: set[int]) -> None:
 
 
 @pytest.mark.parametrize("row", [b"", b"\x01\x05", b"\x02", b"\x01\0\0", b"\x01\5\0\5\0"])
-def test_what_is_no_row_of_received_ids_is_refused(row: bytes) -> None:
+def test_an_invalid_row_of_received_ids_is_refused(row: bytes) -> None:
     with pytest.raises(ValueError, match="packet ids"):
         Received.restore(row)
 

@@ -130,7 +130,7 @@ def test_clean_start_begins_anew__mqtt5_3_1_2_4(gateway: Gateway) -> None:
     assert not retention_feed(gateway).session_present
 
 
-def test_what_was_unsubscribed_while_under_way_is_completed__mqtt5_3_10_4_3(gateway: Gateway) -> None:
+def test_messages_in_flight_at_unsubscribe_are_completed__mqtt5_3_10_4_3(gateway: Gateway) -> None:
     sub = retention_feed(gateway)
     sub.subscribe(("t", 2))
     gateway.connect("p").publish("t", qos=2, packet_id=1)
@@ -163,7 +163,7 @@ def test_an_id_whose_message_is_gone_is_released(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("retained", [False, True])
-def test_what_was_sent_does_not_expire__mqtt5_4_3_3_7(gateway: Gateway, retained: bool) -> None:
+def test_sent_messages_do_not_expire__mqtt5_4_3_3_7(gateway: Gateway, retained: bool) -> None:
     """On the next connection, and over a restart; the time left is then 0."""
     pub = gateway.connect("p", 5)
     sub = retention_feed(gateway, version=5)

@@ -166,7 +166,7 @@ def test_a_shared_subscription_needs_a_group_and_a_filter__mqtt5_4_8_2_1__mqtt5_
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_what_a_lost_member_did_not_acknowledge_goes_to_another_at_qos_1(
+def test_unacknowledged_messages_of_a_lost_member_go_to_another_at_qos_1(
     gateway: Gateway, kept: bool
 ) -> None:
     first = retention_feed(gateway, "first") if kept else member(gateway, "first")
@@ -183,7 +183,7 @@ def test_what_a_lost_member_did_not_acknowledge_goes_to_another_at_qos_1(
     assert len({m.packet_id for m in theirs + again}) == 5
 
 
-def test_what_a_lost_member_has_at_qos_2_stays_its_own__mqtt5_4_8_2_4(gateway: Gateway) -> None:
+def test_qos_2_messages_of_a_lost_member_stay_its_own__mqtt5_4_8_2_4(gateway: Gateway) -> None:
     first, second = retention_feed(gateway, "first", 2), retention_feed(gateway, "second", 2)
     publish(gateway, 0, 4, qos=2)
     mine = first.publishes()
@@ -212,7 +212,7 @@ def test_a_session_that_ends_takes_its_qos_2_messages_with_it__mqtt5_4_8_2_5(gat
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_what_a_member_refuses_nobody_gets__mqtt5_4_8_2_6(gateway: Gateway, qos: int) -> None:
+def test_messages_that_a_member_refuses_go_to_nobody__mqtt5_4_8_2_6(gateway: Gateway, qos: int) -> None:
     first, second = member(gateway, "first", qos), member(gateway, "second", qos)
     publish(gateway, 0, 2, qos=qos)
     (message,) = first.publishes()

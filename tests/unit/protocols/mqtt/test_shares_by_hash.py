@@ -105,7 +105,7 @@ def test_each_publisher_has_one_member_whatever_it_publishes_to(made: Make, qos:
         assert each == [n for n in range(120) if owners[n // 10] == i]
 
 
-def test_who_publishes_over_other_protocols_counts_as_one_publisher(made: Make) -> None:
+def test_publishers_over_other_protocols_count_as_one(made: Make) -> None:
     gateway = made("hash-clientid")
     members = [member(gateway, f"m{i}", 1) for i in range(3)]
     for i in range(30):

@@ -35,7 +35,7 @@ def values(peer: Peer) -> dict[str, bytes]:
     return {m.topic.decode().removeprefix("$SYS/broker/"): m.payload for m in peer.publishes()}
 
 
-def test_who_subscribes_gets_the_last_figures_like_retained_messages(
+def test_a_new_subscriber_gets_the_last_figures_like_retained_messages(
     gateway: Gateway, figures: Figures
 ) -> None:
     peer = gateway.connect("m", 5)
@@ -136,7 +136,7 @@ EXPORTED = (
 """The topics below $SYS/broker/ that Telegraf, Home Assistant and Prometheus exporters read."""
 
 
-def test_what_exporters_for_mosquitto_read_is_there(gateway: Gateway, figures: Figures) -> None:
+def test_topics_that_mosquitto_exporters_read_exist(gateway: Gateway, figures: Figures) -> None:
     peer = gateway.connect("m", 4)
     peer.subscribe(("$SYS/#", 0))
     found = values(peer)
@@ -145,7 +145,7 @@ def test_what_exporters_for_mosquitto_read_is_there(gateway: Gateway, figures: F
     assert int(found["heap/current"]) <= int(found["heap/maximum"])
 
 
-def test_what_the_log_keeps_is_stored(gateway: Gateway, figures: Figures) -> None:
+def test_stored_counts_the_messages_in_the_log(gateway: Gateway, figures: Figures) -> None:
     peer = gateway.connect("m", 4)
     before = int(gateway.clients.sys._values["$SYS/broker/messages/stored"])  # type: ignore[union-attr]
     for _ in range(5):

@@ -50,7 +50,7 @@ def test_each_is_told_of_at_its_time_and_not_before(
     assert timers.next() is None
 
 
-def test_who_has_another_time_by_now_is_told_then() -> None:
+def test_a_rearmed_session_is_called_at_its_new_time() -> None:
     timers, session = Timers(), Session(1)
     client = cast(Client, cast(Any, session))
     for at in (START + 200, START + 5000):

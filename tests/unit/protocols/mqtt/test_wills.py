@@ -121,7 +121,7 @@ class Hangs:
         raise AssertionError("the gateway waits for what takes long")
 
 
-def test_what_takes_long_is_not_asked_again_about_wills_and_subscriptions(gateway: Gateway) -> None:
+def test_a_slow_rule_is_not_asked_again_about_wills_and_subscriptions(gateway: Gateway) -> None:
     sub, peer = watcher(gateway), gateway.connect("a", 5, will=WILL)
     gateway.broker.authorizer.topic_guard = Hangs()
     gateway.broker.authorizer.set("guest", "/", Permission())

@@ -39,7 +39,7 @@ def test_a_refused_publish_is_told_why__mqtt5_3_4_2_2_2(gateway: Gateway, qos: i
     assert str(words_of(answer, 3)).startswith("this user may not publish here; $SYS, ")
 
 
-def test_what_is_no_fault_has_no_words(gateway: Gateway) -> None:
+def test_a_success_has_no_reason_string(gateway: Gateway) -> None:
     """0x10, no matching subscribers, comes with every publish to nobody."""
     peer = talker(gateway).publish("nobody", qos=1, packet_id=9)
     assert only(peer, f.PUBACK).body == b"\0\x09\x10"
@@ -78,7 +78,7 @@ def test_a_refused_connect_is_told_why__mqtt5_3_2_2_3_9(gateway: Gateway) -> Non
     assert words_of(refused, 2) == "the will's topic is not allowed"
 
 
-def test_who_cannot_log_in_is_not_told_which_part_was_wrong(gateway: Gateway) -> None:
+def test_a_refused_login_does_not_tell_which_part_was_wrong(gateway: Gateway) -> None:
     peer = gateway.peer(5)
     peer.identity = None
     peer.send(f.connect("c", version=5, problems=True, user="guest", password=b"no"))
@@ -106,7 +106,7 @@ def test_words_make_no_packet_larger_than_the_client_takes(gateway: Gateway) -> 
 
 
 @pytest.mark.parametrize("kind", [f.PUBACK, f.PUBREC])
-def test_what_a_client_says_besides_its_reasons_is_taken(gateway: Gateway, kind: int) -> None:
+def test_properties_beside_the_reason_codes_of_a_client_are_accepted(gateway: Gateway, kind: int) -> None:
     """User properties, several and twice, and a reason string on what it acknowledges with."""
     block = b"".join(b"\x26" + f.text("k") + f.text(value) for value in "ab") + b"\x1f" + f.text("why")
     peer = gateway.connect("c", 5)

@@ -92,7 +92,7 @@ def test_after_a_kill_only_what_was_settled_by_either_is_done(world: World, kind
 
 
 @pytest.mark.parametrize("by", ["receipt", "transaction"])
-def test_what_is_promised_to_be_settled_is_so_however_many_stretches_it_makes(world: World, by: str) -> None:
+def test_promised_settlements_hold_at_any_number_of_ranges(world: World, by: str) -> None:
     """Records that are written later, for acknowledgements that nobody asks about, say it all as well."""
     sender, taker = producer(world), consumer(world, "shared", "a", credit=10_000)
     sender.produce(1, *(b"%d" % i for i in range(5000)))
@@ -181,7 +181,7 @@ def test_a_half_message_that_is_committed_after_a_seek_comes_once(world: World, 
 
 @EACH_KIND
 @pytest.mark.parametrize("to", ["earliest", "latest"])
-def test_what_is_due_after_a_seek_comes_in_its_time_and_once(world: World, kind: str, to: str) -> None:
+def test_messages_due_after_a_seek_come_on_time_and_once(world: World, kind: str, to: str) -> None:
     sender, taker = producer(world), consumer(world, kind, "a")
     sender.produce(1, b"0")
     later(sender, b"soon", 2)
@@ -272,7 +272,7 @@ def test_the_active_one_is_lost_during_a_take_over(world: World, after_s: float)
     assert counts(sender) == (0, 0, 6)
 
 
-def test_who_comes_during_a_take_over_and_goes_before_its_end_gets_nothing(world: World) -> None:
+def test_a_consumer_that_leaves_during_a_take_over_gets_nothing(world: World) -> None:
     sender, first = producer(world), consumer(world, "failover", "a")
     sender.produce(1, b"0", b"1")
     first.take()
@@ -314,7 +314,7 @@ def test_a_kill_during_a_take_over_leaves_all_that_was_not_settled_to_who_comes_
     assert (first.bodies(), "active" in events(first)) == ([], False)
 
 
-def test_who_takes_over_is_served_though_all_that_is_out_waits_to_come_again(world: World) -> None:
+def test_a_successor_is_served_while_all_unsettled_messages_wait_for_a_retry(world: World) -> None:
     """The end of the second that the former one had is what serves it: nothing else happens."""
     sender, first = producer(world), consumer(world, "failover", "a")
     sender.produce(1, b"0")

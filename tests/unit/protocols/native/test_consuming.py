@@ -75,7 +75,7 @@ def test_a_consumer_holds_no_more_than_the_gateway_lets_it(world: World) -> None
 # Acknowledging
 
 
-def test_what_is_not_acknowledged_comes_again_flagged_and_in_order(world: World) -> None:
+def test_unacknowledged_messages_come_again_flagged_and_in_order(world: World) -> None:
     sender, first = producer(world), consumer(world)
     sender.produce(1, *(b"%d" % i for i in range(6)))
     assert len(first.bodies()) == 6
@@ -117,7 +117,7 @@ def test_acknowledging_twice_or_what_never_was_does_nothing(world: World) -> Non
     assert (described(sender)["acknowledged"], described(sender)["unacked"]) == (1, 1)
 
 
-def test_what_is_given_back_comes_at_once_or_after_its_delay(world: World) -> None:
+def test_requeued_messages_come_at_once_or_after_their_delay(world: World) -> None:
     sender, taker = producer(world), consumer(world)
     sender.produce(1, b"a", b"b", b"c")
     taker.take()
@@ -145,7 +145,7 @@ def test_the_backoff_of_a_subscription_doubles_up_to_its_bound(world: World) -> 
         tag += 1
 
 
-def test_what_is_not_acknowledged_in_time_goes_to_another(world: World) -> None:
+def test_messages_not_acknowledged_in_time_go_to_another_consumer(world: World) -> None:
     sender = producer(world)
     slow = consumer(world, credit=1, ack_timeout_ms=2000)
     sender.produce(1, b"a")

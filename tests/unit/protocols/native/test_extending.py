@@ -21,7 +21,7 @@ def consumer(world: World) -> Client:
     return client
 
 
-def test_what_is_extended_stays_and_what_is_not_comes_again(world: World) -> None:
+def test_extended_deliveries_stay_and_the_others_come_again(world: World) -> None:
     client = consumer(world)
     client.produce(1, b"a", b"b", b"c")
     assert client.bodies() == [b"a", b"b", b"c"]

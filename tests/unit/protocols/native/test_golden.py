@@ -138,7 +138,7 @@ def test_the_client_understands_a_packed_delivery() -> None:
 
 
 @pytest.mark.parametrize("name", ["welcome", "ready", "response", "error", "refused", "event"])
-def test_what_the_gateway_tells_has_these_fields(world: World, name: str) -> None:
+def test_answers_of_the_gateway_have_these_fields(world: World, name: str) -> None:
     client = Client(world, login=False)
     client.send(b"PENSTOCK" + FRAMES["hello"] + FRAMES["login"])
     client.log_in()

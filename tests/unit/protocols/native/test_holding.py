@@ -35,7 +35,7 @@ def described(world: World) -> dict[str, int]:
     return told
 
 
-def test_what_is_void_after_a_seek_does_not_count_as_held(narrow: World) -> None:
+def test_deliveries_made_void_by_a_seek_do_not_count_as_unsettled(narrow: World) -> None:
     sender, taker = producer(narrow), consumer(narrow, "shared", "a")
     sender.produce(1, b"0", b"1", b"2")
     for _ in range(2):
@@ -44,7 +44,7 @@ def test_what_is_void_after_a_seek_does_not_count_as_held(narrow: World) -> None
     assert taker.bodies() == [b"0", b"1"]
 
 
-def test_what_a_timeout_drops_makes_room(narrow: World) -> None:
+def test_a_delivery_dropped_by_a_timeout_frees_its_place(narrow: World) -> None:
     """One that is delivered once only, and goes nowhere then."""
     sender = producer(narrow)
     taker = consumer(narrow, "shared", "a", ack_timeout_ms=1000, max_deliveries=1)
@@ -54,7 +54,7 @@ def test_what_a_timeout_drops_makes_room(narrow: World) -> None:
     assert taker.bodies() == [b"2", b"3"]
 
 
-def test_what_a_transaction_acknowledges_makes_room(narrow: World) -> None:
+def test_deliveries_acknowledged_in_a_transaction_free_their_places(narrow: World) -> None:
     sender, taker = producer(narrow), consumer(narrow, "shared", "a")
     sender.produce(1, b"0", b"1", b"2")
     assert taker.bodies() == [b"0", b"1"]
@@ -138,7 +138,7 @@ def key_of_the_second(names: list[str]) -> str:
     return next(key for key in KEYS if all(one.owner_of(slot(key.encode())) == 2 for one in shares))
 
 
-def test_what_a_lost_consumer_held_comes_before_what_waited_for_it(world: World) -> None:
+def test_unsettled_messages_of_a_lost_consumer_come_before_those_that_waited(world: World) -> None:
     """It waits, too: its new owner has no credit yet, and another one has, so that all was looked at."""
     key = key_of_the_second(["a", "b", "f"])
     sender, first = producer(world), consumer(world, "key_shared", "a", credit=2)
@@ -156,7 +156,7 @@ def test_what_a_lost_consumer_held_comes_before_what_waited_for_it(world: World)
     assert (came, other.bodies()) == (bodies, [])
 
 
-def test_what_waited_for_its_key_does_not_count_for_ever(
+def test_messages_that_waited_for_their_key_stop_counting(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither as parked, of which there may be so many, nor as out."""

@@ -100,7 +100,7 @@ def test_a_transaction_has_so_many_ranges_and_no_more(world: World) -> None:
     assert told["code"] == "too_large"
 
 
-def test_what_is_extended_counts_once_however_often_it_is_named(world: World) -> None:
+def test_a_delivery_extended_several_times_counts_once(world: World) -> None:
     sender, taker = producer(world), consumer(world, ack_timeout_ms=1000)
     sender.produce(1, *[b""] * 10)
     taker.take()
@@ -194,7 +194,7 @@ def test_acknowledgement_timeouts_run_while_something_is_out(world: World) -> No
     assert taker.bodies() == [b"b"], "the next one has its time, too"
 
 
-def test_what_is_given_back_for_later_at_once_shares_a_timer(world: World) -> None:
+def test_messages_delayed_together_share_a_timer(world: World) -> None:
     sender, taker = producer(world), consumer(world)
     sender.produce(1, *[b"x"] * 1000)
     assert len(taker.bodies()) == 1000
@@ -261,7 +261,7 @@ def test_so_many_wait_for_an_exclusive_place_and_no_more(
     assert asking.session.opening._searches == 0
 
 
-def test_who_is_not_read_does_not_lose_its_place_for_being_silent(world: World) -> None:
+def test_a_consumer_whose_input_is_paused_is_not_replaced_for_its_silence(world: World) -> None:
     holder = consumer(world, kind="exclusive")
     holder.alive = False
     holder.session._deaf = lambda: True

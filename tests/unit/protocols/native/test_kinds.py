@@ -51,7 +51,7 @@ def test_a_dead_consumer_is_replaced(world: World) -> None:
     assert second.bodies() == [b"1", b"2"]
 
 
-def test_what_comes_from_a_consumer_shows_that_it_is_there(world: World) -> None:
+def test_input_of_a_consumer_shows_that_it_is_alive(world: World) -> None:
     busy = consumer(world, "exclusive", "a")
     busy.alive = False
     second = Client(world)
@@ -108,7 +108,7 @@ def test_a_higher_priority_takes_over_after_what_is_out_was_settled(world: World
     assert active(second) == ["active"]
 
 
-def test_what_is_not_settled_within_a_second_is_rewound(world: World) -> None:
+def test_messages_not_settled_within_a_second_are_rewound(world: World) -> None:
     sender, first = producer(world), consumer(world, "failover", "a")
     sender.produce(1, b"0", b"1", b"2")
     first.take()
@@ -203,7 +203,7 @@ def test_a_message_that_waits_to_come_again_does_not_hold_its_key(world: World) 
     assert again == {key.encode(): [f"{key}:0".encode()] for key in keys}
 
 
-def test_what_a_lost_consumer_held_comes_to_the_others_before_newer_ones(world: World) -> None:
+def test_unsettled_messages_of_a_lost_consumer_come_to_the_others_before_newer_ones(world: World) -> None:
     sender = producer(world)
     first, second = consumer(world, "key_shared", "a"), consumer(world, "key_shared", "b")
     keys = [f"k{i}" for i in range(30)]

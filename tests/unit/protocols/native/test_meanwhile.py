@@ -104,7 +104,7 @@ def test_a_take_over_does_not_bring_back_what_waits(world: World, delay_ms: int)
     assert (described["unacked"], described["backlog"], described["acknowledged"]) == (0, 0, 2)
 
 
-def test_what_waited_once_is_held_like_anything_else(world: World) -> None:
+def test_a_retried_message_is_unsettled_like_any_other(world: World) -> None:
     """It comes to the next one when its consumer does not settle it in time for a take-over."""
     sender, first = producer(world), consumer(world, "failover", "a")
     sender.produce(1, b"0")

@@ -8,7 +8,7 @@ from tests.support.native_kinds import consumer, producer
 from tests.support.native_session import World
 
 
-def test_what_is_settled_after_a_seek_is_kept(world: World) -> None:
+def test_settlements_after_a_seek_are_kept(world: World) -> None:
     sender, taker = producer(world), consumer(world, "shared", "a")
     sender.produce(1, b"0", b"1")
     assert taker.bodies() == [b"0", b"1"]
@@ -21,7 +21,7 @@ def test_what_is_settled_after_a_seek_is_kept(world: World) -> None:
     assert consumer(world, "shared", "a").bodies() == []
 
 
-def test_what_was_to_come_again_before_a_seek_does_nothing_after_it(world: World) -> None:
+def test_a_retry_scheduled_before_a_seek_does_nothing_after_it(world: World) -> None:
     sender, taker = producer(world), consumer(world, "shared", "a")
     sender.produce(1, b"0")
     assert taker.bodies() == [b"0"]

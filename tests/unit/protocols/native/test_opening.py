@@ -123,7 +123,7 @@ def test_one_that_begins_on_the_disk_holds_nobody_and_gets_its_credit(
 
 
 @pytest.mark.parametrize(("do", "what"), OPENED)
-def test_what_is_asked_of_it_behind_comes_behind(
+def test_requests_behind_an_open_are_answered_after_it(
     world: World, middle: int, do: str, what: dict[str, Any]
 ) -> None:
     """A close, above all: it may not find that there is nothing to close."""

@@ -43,7 +43,7 @@ BOTH = pytest.mark.parametrize("compression", [kinds.ZSTD, kinds.LZ4])
 
 @BOTH
 @pytest.mark.parametrize("size", [0, 1, 1000, 1_000_000])
-def test_what_is_packed_is_unpacked(size: int, compression: str) -> None:
+def test_packed_data_is_unpacked(size: int, compression: str) -> None:
     data = bytes(i % 251 for i in range(size))
     assert unpack(pack(data, compression), size) == data
 
@@ -60,7 +60,7 @@ def test_a_bomb_is_not_unpacked(compression: str) -> None:
 
 @BOTH
 @pytest.mark.parametrize("cut", range(12))
-def test_what_is_cut_or_goes_on_is_refused(cut: int, compression: str) -> None:
+def test_truncated_or_longer_data_is_refused(cut: int, compression: str) -> None:
     packed = pack(b"abc" * 100, compression)
     for broken in (packed[:cut], packed[:-1], packed + b"x", packed[:4] + b"\0" + packed[5:]):
         with pytest.raises(ValueError):
@@ -90,7 +90,7 @@ def test_compressed_batches_are_appended_and_delivered_compressed(world: World, 
     assert packed[4:8] == {"zstd": b"\x28\xb5\x2f\xfd", "lz4": b"\x04\x22\x4d\x18"}[compression]
 
 
-def test_who_can_do_both_gets_what_it_names_first(world: World) -> None:
+def test_a_client_of_both_compressions_gets_the_one_named_first(world: World) -> None:
     for names in ((kinds.LZ4, kinds.ZSTD), (kinds.ZSTD, kinds.LZ4)):
         assert packing(world, *names).session.codec.outgoing.packs == names[0]
 
@@ -104,14 +104,14 @@ def test_without_the_package_there_is_no_lz4(monkeypatch: pytest.MonkeyPatch, wo
     assert "does not have the package lz4" in client.ended()["message"]
 
 
-def test_who_does_not_ask_for_it_gets_none(world: World) -> None:
+def test_a_client_that_does_not_ask_for_it_gets_none(world: World) -> None:
     client = packing(world, "delay")
     client.send(wire.produce_packed(1, 0, 0, len(BODIES), pack(RECORDS)))
     client.send(wire.credit(2, 1000, 1 << 20))
     assert client.bodies() == BODIES
 
 
-def test_what_does_not_become_smaller_goes_as_it_is(world: World) -> None:
+def test_incompressible_batches_are_sent_uncompressed(world: World) -> None:
     client = packing(world, "zstd")
     client.produce(1, b"small", acks=0)
     client.send(wire.credit(2, 1000, 1 << 20))
@@ -136,7 +136,7 @@ def test_a_delayed_batch_may_be_compressed(world: World) -> None:
 @pytest.mark.parametrize(
     "packed", [b"", b"abc", pack(RECORDS)[:-1], pack(RECORDS + b"x"), pack(RECORDS[:-1]), pack(b"")]
 )
-def test_what_is_no_compressed_batch_ends_the_connection(world: World, packed: bytes) -> None:
+def test_an_invalid_compressed_batch_ends_the_connection(world: World, packed: bytes) -> None:
     client = packing(world)
     client.send(wire.produce_packed(1, 0, 2, len(BODIES), packed))
     assert client.ended()["code"] == "malformed"

@@ -46,7 +46,7 @@ def test_of_a_paused_subscription_nobody_gets_anything_also_after_a_restart(worl
     assert subscribed(world).bodies() == [b"a", b"b"]
 
 
-def test_what_is_out_may_be_settled_in_a_pause(world: World) -> None:
+def test_unsettled_messages_may_be_settled_in_a_pause(world: World) -> None:
     client = subscribed(world)
     sender(world).produce(1, b"a", b"b")
     assert client.bodies() == [b"a", b"b"]

@@ -49,7 +49,7 @@ def test_it_is_published_when_it_is_committed_and_never_when_it_is_rolled_back(w
     assert [statistics[name] for name in ("half", "half_committed", "half_rolled_back")] == [0, 0, 0]
 
 
-def test_what_was_decided_is_counted(world: World) -> None:
+def test_decisions_are_counted(world: World) -> None:
     client = producer(world)
     for commit in (True, True, False):
         client.request("decide", transaction=client.prepare(1, b"a")["transaction"], commit=commit)
@@ -73,7 +73,7 @@ def test_it_is_asked_about_in_time_though_the_clock_was_set(world: World) -> Non
     assert len(questions(client)) == 1
 
 
-def test_what_is_given_up_is_written_at_once(world: World) -> None:
+def test_giving_up_a_half_message_is_written_at_once(world: World) -> None:
     producer(world, expires_ms=60_000).prepare(1, b"a")
     world.clock.now += 61
     world.loop.advance(1.1)
@@ -128,7 +128,7 @@ def test_nobody_else_decides_about_it(world: World) -> None:
     assert [one[0] for one in questions(client)] == [transaction]
 
 
-def test_who_may_not_publish_any_more_cannot_commit(world: World) -> None:
+def test_a_user_who_lost_the_permission_to_publish_cannot_commit(world: World) -> None:
     producer(world)
     world.broker.authorizer.set("ann", "/", Permission(".*", ".*", ".*"))
     ann = producer(world, user="ann")
@@ -185,7 +185,7 @@ def test_the_producers_of_a_group_take_turns(world: World) -> None:
     assert (len(questions(one)), len(questions(other))) == (5, 5)
 
 
-def test_who_comes_late_is_asked_at_once(world: World) -> None:
+def test_a_producer_that_comes_late_is_asked_at_once(world: World) -> None:
     client = producer(world)
     transaction = client.prepare(1, b"a")["transaction"]
     world.restart(clean=False)
@@ -233,7 +233,7 @@ def test_after_the_last_question_it_goes_to_the_dead_letter_topic(world: World) 
 
 
 @pytest.mark.parametrize("dead_letter", ["", "not there"])
-def test_what_is_too_old_is_given_up_though_nobody_could_be_asked(world: World, dead_letter: str) -> None:
+def test_an_expired_half_message_is_given_up_even_without_a_check(world: World, dead_letter: str) -> None:
     client = producer(world, expires_ms=100_000, dead_letter=dead_letter)
     client.prepare(1, b"a")
     client.lose()
@@ -252,7 +252,7 @@ def test_what_is_too_old_is_given_up_though_nobody_could_be_asked(world: World, 
 # Refusing
 
 
-def test_what_cannot_be_promised_is_not_prepared(world: World) -> None:
+def test_a_message_that_could_be_refused_is_not_prepared(world: World) -> None:
     client = producer(world)
     arguments = {"x-max-length": 2, "x-overflow": "reject-publish"}
     client.session.vhost.declare_queue("q", client.session.actor, durable=True, arguments=arguments)
@@ -300,7 +300,7 @@ def test_no_more_are_kept_than_may_be(
 # Asked at an address
 
 
-def test_what_cannot_be_asked_does_not_count_and_who_is_there_is_asked_first(world: World) -> None:
+def test_failed_checks_do_not_count_and_connected_producers_are_asked_first(world: World) -> None:
     client = Client(world)
     client.request("create_topic", topic="t")
     asked: list[tuple[str, int]] = []

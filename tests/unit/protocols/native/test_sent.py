@@ -154,7 +154,7 @@ async def test_it_is_cancelled_by_itself_and_by_who_waits() -> None:
         await asyncio.gather(*another.sent)
 
 
-async def test_what_was_refused_is_raised_each_time_anew() -> None:
+async def test_a_refusal_is_raised_as_a_new_error_each_time() -> None:
     batch = Batch()
     task = asyncio.ensure_future(asyncio.gather(*batch.sent, return_exceptions=True))
     await reached(task)
@@ -182,7 +182,7 @@ async def test_a_refusal_that_nobody_looks_at_is_told_once(looked: bool, quietly
     assert [str(one["exception"]) for one in batch.told] == ([] if looked or quietly else ["no"])
 
 
-async def test_whoever_waits_for_the_whole_batch_gets_all_ids() -> None:
+async def test_a_waiter_for_the_whole_batch_gets_all_ids() -> None:
     batch = Batch()
     assert batch.pending is not None
     whole = batch.pending.whole = asyncio.get_running_loop().create_future()

@@ -211,7 +211,7 @@ def run(
 
 
 @pytest.mark.usefixtures("asked")
-def test_what_is_in_the_page_cache_is_not_read(tmp_path: Path) -> None:
+def test_data_in_the_page_cache_is_sent_without_a_read(tmp_path: Path) -> None:
     async def scenario(stack: Stack) -> None:
         async with taker_of(stack.port) as taker:
             assert await asyncio.to_thread(taker.bodies) == BODIES
@@ -261,7 +261,7 @@ def test_messages_that_came_one_by_one_do_not_go_as_batches(tmp_path: Path) -> N
     run(tmp_path, scenario, fill=fill)
 
 
-def test_what_has_left_the_page_cache_is_brought_back_ahead_of_the_reader(tmp_path: Path) -> None:
+def test_evicted_pages_are_loaded_ahead_of_the_reader(tmp_path: Path) -> None:
     async def scenario(stack: Stack) -> None:
         # Of each segment the beginning stays.
         if min(kept_pages(path, behind=2 << 20) for path in stack.segments()) > 0.7:
@@ -283,7 +283,7 @@ def test_a_socket_that_takes_little_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("asked")
-def test_what_left_the_page_cache_while_it_waited_is_read_by_a_thread(
+def test_a_thread_reads_pages_evicted_while_they_waited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads: list[Callable[[], Any]] = []

@@ -295,7 +295,7 @@ def test_a_batch_for_an_unknown_handle_is_refused(world: World) -> None:
     assert (kind, id, json.loads(payload)["code"]) == (0x13, 5, "unknown_handle")
 
 
-def test_what_is_sent_to_a_topic_that_was_deleted_is_refused(world: World) -> None:
+def test_messages_to_a_deleted_topic_are_refused(world: World) -> None:
     client = Client(world)
     client.request("open_producer", handle=1, topic="t", create=True)
     client.request("open_producer", handle=2, topic="t", group="g")
@@ -316,7 +316,7 @@ def test_what_is_sent_to_a_topic_that_was_deleted_is_refused(world: World) -> No
     assert client.bodies() == [b"kept"]
 
 
-def test_what_an_exchange_has_no_binding_for_is_confirmed(world: World) -> None:
+def test_unroutable_messages_are_confirmed(world: World) -> None:
     client = Client(world)
     client.request("open_producer", handle=1, exchange="amq.topic", routing_key="nobody")
     client.produce(1, b"routed nowhere")
@@ -361,7 +361,7 @@ def test_a_client_that_asks_is_told_what_went_nowhere(world: World) -> None:
     assert payload[20:] == bytes(4), "bindings count when it is due"
 
 
-def test_what_a_named_producer_sends_again_is_appended_once(world: World) -> None:
+def test_repeated_messages_of_a_named_producer_are_appended_once(world: World) -> None:
     client = opened(world, name="p")
     client.produce(1, b"a", b"b", sequence=0)
     first = client.take()[0][2]
@@ -383,7 +383,7 @@ def test_what_a_named_producer_sends_again_is_appended_once(world: World) -> Non
     assert (kind, json.loads(payload)["code"]) == (0x13, "out_of_sequence")
 
 
-def test_what_was_appended_long_ago_is_a_duplicate_whose_place_is_forgotten(world: World) -> None:
+def test_an_old_duplicate_is_confirmed_without_its_position(world: World) -> None:
     client = opened(world, name="p")
     for sequence in range(8):
         client.produce(1, b"%d" % sequence, sequence=sequence)
@@ -455,7 +455,7 @@ def test_a_batch_that_a_full_queue_refuses_is_in_no_queue(world: World, name: st
 
 
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
-def test_what_was_refused_comes_again_by_the_same_numbers_and_is_kept_once(
+def test_a_refused_batch_may_come_again_with_its_numbers_and_is_kept_once(
     world: World, overflow: str
 ) -> None:
     client, small, other = full(world, name="p", overflow=overflow)

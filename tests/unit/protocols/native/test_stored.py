@@ -90,7 +90,7 @@ def test_credit_counts_as_in_any_delivery(world: World) -> None:
     assert (first.messages, first.size) == (second.messages, second.size)
 
 
-def test_what_is_more_than_the_credit_goes_message_by_message(world: World) -> None:
+def test_a_batch_larger_than_the_credit_is_sent_message_by_message(world: World) -> None:
     client = stored(world)
     client.produce(1, *BODIES)
     assert reads(client, wire.credit(2, 30, 1 << 20)) == [(kinds.DELIVER, BODIES[:30])]
@@ -188,7 +188,7 @@ def test_a_batch_of_two_topics_is_taken_apart(world: World) -> None:
     assert reads(client) == [(kinds.DELIVER, BODIES)]
 
 
-def test_what_only_a_look_can_judge_is_looked_at(world: World) -> None:
+def test_batches_that_need_a_check_are_read(world: World) -> None:
     client = stored(world)
     items = [(properties_block(None, None, 500 if i == 50 else None, True), b) for i, b in enumerate(BODIES)]
     client.send(wire.produce(1, 0, 2, items))
@@ -271,7 +271,7 @@ def test_a_damaged_batch_is_noticed(world: World) -> None:
             taken(payload[:cut])
 
 
-def test_who_does_not_ask_for_it_gets_none(world: World) -> None:
+def test_a_client_that_does_not_ask_for_it_gets_none(world: World) -> None:
     stored(world).produce(1, *BODIES)
     assert reads(Client(world)) == [(kinds.DELIVER, BODIES)]
     # A client that wants to save network gets the smaller form.
@@ -343,7 +343,7 @@ def joined(found: list[tuple[int, int, list[bytes]]]) -> list[bytes]:
     return bodies
 
 
-def test_what_is_in_the_page_cache_comes_in_runs_of_batches(large: World) -> None:
+def test_data_in_the_page_cache_comes_in_runs_of_batches(large: World) -> None:
     bodies = filled(large)
     found = everything(large, len(bodies))
     assert joined(found) == bodies
@@ -352,7 +352,7 @@ def test_what_is_in_the_page_cache_comes_in_runs_of_batches(large: World) -> Non
     assert max(len(some) for _, _, some in found) > 32
 
 
-def test_who_comes_out_of_a_file_goes_on_in_it_though_memory_has_the_rest(tmp_path: Path) -> None:
+def test_a_reader_of_a_file_stays_there_though_memory_has_the_rest(tmp_path: Path) -> None:
     world = World(tmp_path / "data", segment_bytes=6 << 20, tail_cache_bytes=4 << 20)
     client = stored(world)
     bodies = [b"%d %s" % (i, b"x" * 1000) for i in range(32 * 250)]

@@ -52,7 +52,7 @@ def test_time_runs_again_for_a_consumer_that_had_nothing_out_for_a_while(world: 
         taker.send(wire.ack(7, [(one["tag"],) * 2]))
 
 
-def test_what_is_dropped_for_its_timeouts_makes_room_for_the_next(world: World) -> None:
+def test_a_message_dropped_for_its_timeouts_frees_its_place(world: World) -> None:
     """It comes again nowhere, so that nothing else says that its consumer has room."""
     limits = {"ack_timeout_ms": 2000, "max_deliveries": 1, "max_unacked": 1}
     sender, taker = producer(world), consumer(world, "shared", "a", **limits)

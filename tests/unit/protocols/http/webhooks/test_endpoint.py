@@ -148,7 +148,7 @@ def test_gone_and_failing_for_too_long_disable() -> None:
     assert said[:2] == ["", ""] and "disable_after_ms" in said[2]
 
 
-def test_what_waits_for_its_next_attempt_takes_no_reserve_until_the_window_is_full() -> None:
+def test_messages_waiting_for_a_retry_take_no_reserve_until_the_window_is_full() -> None:
     one = endpoint(retry={"schedule_ms": [60_000] * 9})
     before = one.room(0)
     add(one, "a")

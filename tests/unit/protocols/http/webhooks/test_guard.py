@@ -25,7 +25,7 @@ PUBLIC = Target("https", "example.org", 443, "/")
         "2002:c0a8:101::1",
     ],
 )  # fmt: skip
-def test_what_is_not_public_is_refused(address: str) -> None:
+def test_addresses_that_are_not_public_are_refused(address: str) -> None:
     with pytest.raises(Forbidden, match="allow_networks"):
         Guard().permit(PUBLIC, [address])
 
@@ -42,7 +42,7 @@ def test_what_is_not_public_is_refused(address: str) -> None:
         "2002:808:808::1",
     ],
 )
-def test_what_is_public_is_not(address: str) -> None:
+def test_public_addresses_are_permitted(address: str) -> None:
     Guard().permit(PUBLIC, [address])
 
 

@@ -20,7 +20,7 @@ def file(folder: Path, content: bytes, mode: int = 0o600) -> str:
     return str(path)
 
 
-def test_what_is_sealed_is_opened_for_its_row_only(tmp_path: Path) -> None:
+def test_a_sealed_secret_opens_for_its_row_only(tmp_path: Path) -> None:
     seal = Seal(file(tmp_path, OLD))
     sealed = seal.seal({"secrets": ["whsec_abc"]}, b"row")
     assert "whsec" not in sealed and b"whsec" not in base64.b64decode(sealed)

@@ -118,7 +118,7 @@ def test_header_values_cannot_break_out() -> None:
         (429, Outcome.THROTTLED), (500, Outcome.FAILED), (503, Outcome.THROTTLED), (599, Outcome.FAILED),
     ],
 )  # fmt: skip
-def test_what_a_status_means(status: int, outcome: Outcome) -> None:
+def test_the_outcome_of_each_status(status: int, outcome: Outcome) -> None:
     assert receipt_of(Answer(status), 1, 0).outcome is outcome
 
 

@@ -34,7 +34,7 @@ class LogOptions:
     traffic_retention_s: float = 86400.0
     """How long log that no queue needs is kept for replay, within traffic_retention_bytes."""
     lease_bytes: int = 10 * GIB
-    """How much of the log readers from outside may keep by their leases (`Holds`); 0 = none."""
+    """How much of the log readers from outside may keep by their leases; 0 = none."""
     compression_level: int = 1
     """Of zstd, for segments that are rewritten; 0 = not compressed."""
     min_free_bytes: int = 512 * MIB

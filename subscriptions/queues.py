@@ -62,7 +62,7 @@ class Queues:
         self._all: list[Queue] = []
         self._next_qid = 1 + max((int.from_bytes(key, "big") for key in log.tables.keys(TABLE)), default=0)
         self._restored: set[int] = set()
-        self.soiled_queues: list[Queue] = []
+        self.dirty_queues: list[Queue] = []
         self._flush_timer: Any = None
         self._feed_users: dict[Feed, int] = {}
         # After an unclean stop nobody knows what had been delivered: all of it may have been.
@@ -241,9 +241,9 @@ class Queues:
 
     # State records
 
-    def soiled(self, queue: Queue) -> None:
+    def mark_dirty(self, queue: Queue) -> None:
         """A durable queue's state record is out of date: it will be put soon."""
-        self.soiled_queues.append(queue)
+        self.dirty_queues.append(queue)
         if self._flush_timer is None:
             self._flush_timer = self.tick.after(self.options.cursor_flush_ms / 1000, self._flush)
 
@@ -261,14 +261,14 @@ class Queues:
         self._flush_timer = None
         if self.log.failed is not None:
             return  # nothing can be kept any more
-        some = self.soiled_queues[:_FLUSH_AT_ONCE]
-        del self.soiled_queues[:_FLUSH_AT_ONCE]
+        some = self.dirty_queues[:_FLUSH_AT_ONCE]
+        del self.dirty_queues[:_FLUSH_AT_ONCE]
         wait_s = 0.0
         for queue in some:
             if not queue.deleted and not guarded(_LOG, f"{queue!r} cannot be put yet", self._keep, queue):
-                self.soiled_queues.append(queue)
+                self.dirty_queues.append(queue)
                 wait_s = self.options.cursor_flush_ms / 1000
-        if self.soiled_queues:
+        if self.dirty_queues:
             self._flush_timer = self.tick.after(wait_s, self._flush)
 
     def _keep(self, queue: Queue) -> None:
@@ -294,7 +294,7 @@ class Queues:
             if queue.qid and (cursor.dirty or cursor.outstanding or is_doubtful):
                 cursor.clean()
                 self.log.tables.put(TABLE, _key(queue.qid), cursor.state(RUNS_PROMISED, True))
-        self.soiled_queues.clear()
+        self.dirty_queues.clear()
 
     def _anchor(self) -> None:
         for queue in self._all:
@@ -379,7 +379,7 @@ class Queues:
         return {
             "queues": len(self._all),
             "feeds_used": len(self._feed_users),
-            "cursors_dirty": len(self.soiled_queues),
+            "cursors_dirty": len(self.dirty_queues),
         }
 
 

@@ -43,7 +43,7 @@ class Kept:
     first: dict[int, int]
     """The base LSN of the oldest segment with wanted traffic, by partition."""
     leased: int
-    """Readers from outside want everything that ends behind this LSN as it is (`holds`)."""
+    """Readers from outside want everything that ends behind this LSN as it is (`leases`)."""
 
     def first_of(self, lp: int) -> int:
         """The LSN from which on all traffic of a partition is there."""

@@ -1,7 +1,8 @@
 """The face of the kernel `_cursor`; what a cursor is stands in _cursor.pyx, its state record in _state.pyx.
 
-Encoders cimport TAKEN and read its items (struct Item, _taken.pxd). They, and everything else that is said
-here of the last take, are valid until the next take of any cursor of the process, or the end of the tick.
+Encoders cimport TAKEN and read its items (struct Item, _take_result.pxd). They, and everything else that is
+said here of the last take, are valid until the next take of any cursor of the process, or the end of the
+tick.
 """
 
 from collections.abc import Callable
@@ -55,12 +56,12 @@ class Cursor:
     scheduled: bool
     """Its queue stands on the tick's ready list."""
     queue: Any
-    """Its queue, or None: something with wake(), called by requeue, and soiled()."""
-    soiled: list[Any] | None
+    """Its queue, or None: something with wake(), called by requeue, and mark_dirty()."""
+    dirty_queues: list[Any] | None
     """The queues whose state records are to be put. While it is not empty, its queue is appended here
-    instead of a call of `queue.soiled()`. None: it never is."""
+    instead of a call of `queue.mark_dirty()`. None: it never is."""
     is_kept: bool
-    """Its state record is persisted: `queue.soiled()` is called when `dirty` becomes True."""
+    """Its state record is persisted: `queue.mark_dirty()` is called when `dirty` becomes True."""
     wake_below: int
     """> 0: the queue is woken once fewer are out, and this becomes 0."""
     place: int
@@ -127,7 +128,7 @@ class Cursor:
     # Taking
 
     @property
-    def taken(self) -> int:
+    def taken_count(self) -> int:
         """Items of the last take."""
 
     @property
@@ -154,7 +155,7 @@ class Cursor:
 
         Log order, equal positions of several feeds once. Expired and lost records are done on the way. Stops
         at the first record that is not in memory (`cold`), whose feed entry is not (`cold_feed`), or that is
-        not written (`unwritten`); what was taken before it counts. Returns `taken`.
+        not written (`unwritten`); what was taken before it counts. Returns `taken_count`.
         """
 
     def put_back(self, first: int, step: int = 1, took: int = 0) -> int:

@@ -11,7 +11,7 @@ READY, where the heap sorts it by priority and its bytes are counted. That costs
 ready message; other cursors leave what they did not take in the feeds. One that drops the newest of too many
 gathers when it is told to (`cap`), so that what a consumer takes at once is never too much.
 
-The result of a take is one for the process (_taken.pyx): the next take of any cursor overwrites it.
+The result of a take is one for the process (_take_result.pyx): the next take of any cursor overwrites it.
 """
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
@@ -57,7 +57,7 @@ from penstock.subscriptions.cursor._window cimport (
     first_ready,
     is_full,
     make_room,
-    place_of,
+    entry_of,
     pop_ready,
     push_ready,
     ready_in,
@@ -120,7 +120,7 @@ cdef class Cursor(CursorLimits):
         return 0
 
     def _order(self, uint64_t seq):
-        return <uint64_t>place_of(&self._window, seq).level << SEQ_BITS | seq
+        return <uint64_t>entry_of(&self._window, seq).level << SEQ_BITS | seq
 
     cdef int _take_ready(self, Py_ssize_t n, int64_t* now) except -1:
         cdef uint64_t seq
@@ -128,7 +128,7 @@ cdef class Cursor(CursorLimits):
         cdef int stale
         while ready_in(&self._window) and TAKEN.n < n:
             seq = first_ready(&self._window)
-            entry = place_of(&self._window, seq)
+            entry = entry_of(&self._window, seq)
             if not find_record(self._log, entry.pos):
                 self._missing(entry.pos)
                 return 0
@@ -397,7 +397,7 @@ cdef class Cursor(CursorLimits):
     # Settling
 
     cpdef void settle(self, uint64_t seq) noexcept:
-        cdef Entry* entry = place_of(&self._window, seq)
+        cdef Entry* entry = entry_of(&self._window, seq)
         if entry != NULL and entry.state == OUT:
             self.outstanding -= 1
             self.settled += 1
@@ -430,7 +430,7 @@ cdef class Cursor(CursorLimits):
         self.settled += n
         window.touched = max(window.touched, last)
         if not self.dirty:
-            self._soil()
+            self._mark_dirty()
         if seq == window.head:
             advance(window)
         if self.wake_below:
@@ -457,7 +457,7 @@ cdef class Cursor(CursorLimits):
         if seq > self._window.touched:
             self._window.touched = seq
         if not self.dirty:
-            self._soil()
+            self._mark_dirty()
         if seq == self._window.head:
             advance(&self._window)
         elif seq < self._window.head:
@@ -472,7 +472,7 @@ cdef class Cursor(CursorLimits):
                 self.queue.wake()
 
     cpdef int reject(self, uint64_t seq) except -1:
-        cdef Entry* entry = place_of(&self._window, seq)
+        cdef Entry* entry = entry_of(&self._window, seq)
         if self._rules is None or self._rules.on_refused is None or entry == NULL or entry.state != OUT:
             self._drop(seq, "rejected")
         else:
@@ -481,7 +481,7 @@ cdef class Cursor(CursorLimits):
         return 0
 
     cpdef bint requeue(self, uint64_t seq) except -1:
-        cdef Entry* entry = place_of(&self._window, seq)
+        cdef Entry* entry = entry_of(&self._window, seq)
         if entry == NULL or entry.state != OUT:
             return False
         if self._rules is not None and entry.count >= self._rules.delivery_limit:
@@ -501,13 +501,13 @@ cdef class Cursor(CursorLimits):
         self.requeued += 1
         if EVENTS.kinds:
             note_message(REQUEUE, self, entry.pos, None)
-        self._soil()
+        self._mark_dirty()
         if not self.scheduled and self.queue is not None:
             self.queue.wake()
         return True
 
     def retries_of(self, uint64_t seq):
-        cdef Entry* entry = place_of(&self._window, seq)
+        cdef Entry* entry = entry_of(&self._window, seq)
         if entry == NULL or entry.state != OUT:
             return -1
         if self._rules is not None and entry.count >= self._rules.delivery_limit:
@@ -515,7 +515,7 @@ cdef class Cursor(CursorLimits):
         return entry.count
 
     cpdef bint unsend(self, uint64_t seq) except -1:
-        cdef Entry* entry = place_of(&self._window, seq)
+        cdef Entry* entry = entry_of(&self._window, seq)
         if entry == NULL or entry.state != OUT:
             return False
         self._ready(seq, entry)
@@ -524,7 +524,7 @@ cdef class Cursor(CursorLimits):
         return True
 
     cpdef void unhold(self, uint64_t seq) noexcept:
-        cdef Entry* entry = place_of(&self._window, seq)
+        cdef Entry* entry = entry_of(&self._window, seq)
         if entry != NULL and entry.state == OUT:
             if entry.slot:
                 let_go(self._rules, entry)
@@ -541,7 +541,7 @@ cdef class Cursor(CursorLimits):
         if self.outstanding == 0:
             return 0
         for seq in self._out():
-            if place_of(&self._window, seq).slot != LOOSE:
+            if entry_of(&self._window, seq).slot != LOOSE:
                 n += self.requeue(seq)
         return n
 
@@ -565,7 +565,7 @@ cdef class Cursor(CursorLimits):
         if first < 0 or step < 1 or took < 0:
             raise ValueError(f"no slice of items: first={first}, step={step}, took={took}")
         for i in range(first + step * took, TAKEN.n, step):
-            entry = place_of(&self._window, TAKEN.items[i].seq)
+            entry = entry_of(&self._window, TAKEN.items[i].seq)
             if entry != NULL and entry.state == OUT:
                 self._ready(TAKEN.items[i].seq, entry)
                 entry.state = READY
@@ -583,7 +583,7 @@ cdef class Cursor(CursorLimits):
 
     cdef void _unready(self) noexcept:
         if self._rules is not None and self._rules.bytes_max >= 0:
-            self._rules.bytes -= place_of(&self._window, first_ready(&self._window)).size
+            self._rules.bytes -= entry_of(&self._window, first_ready(&self._window)).size
         pop_ready(&self._window)
 
     # Rules

@@ -18,7 +18,7 @@ from penstock.subscriptions.cursor._window cimport (
     Entry,
     done_parted,
     part_ready,
-    place_of,
+    entry_of,
     push_done,
     ready_at,
     ready_in,
@@ -69,7 +69,7 @@ cdef class CursorLimits(CursorState):
             entry = &self._window.ring[seq & self._window.mask]
             entry.size = _size_of(self._log, entry.pos) if counts and entry.state != DONE else 0
         for i in range(ready_in(&self._window)):
-            rules.bytes += place_of(&self._window, ready_at(&self._window, i)).size
+            rules.bytes += entry_of(&self._window, ready_at(&self._window, i)).size
 
     cdef bint _is_excess(self, uint64_t size):
         cdef CursorRules rules = self._rules
@@ -79,7 +79,7 @@ cdef class CursorLimits(CursorState):
 
     def sizes(self):
         cdef Py_ssize_t i
-        return [place_of(&self._window, TAKEN.items[i].seq).size for i in range(TAKEN.n)]
+        return [entry_of(&self._window, TAKEN.items[i].seq).size for i in range(TAKEN.n)]
 
     @property
     def ready_bytes(self):
@@ -121,33 +121,33 @@ cdef class CursorLimits(CursorState):
             self._rules.bytes = self._rules.ahead = 0
         if to - 1 > self.frontier:
             self._skip(to - 1)
-        self._soil()
+        self._mark_dirty()
         return n - self.ready_count()
 
     def take_before(self, uint64_t before, Py_ssize_t most):
         cdef Py_ssize_t i, parted = self._part(before, most)
         cdef uint64_t seq
-        cdef list taken = []
+        cdef list seqs = []
         for i in range(ready_in(&self._window), ready_in(&self._window) + parted):
             seq = ready_at(&self._window, i)
-            place_of(&self._window, seq).state = OUT
-            taken.append(seq)
+            entry_of(&self._window, seq).state = OUT
+            seqs.append(seq)
         self.outstanding += parted
-        taken.sort()
-        return taken
+        seqs.sort()
+        return seqs
 
     cdef Py_ssize_t _part(self, uint64_t before, Py_ssize_t most) noexcept:
         """`part_ready`, and their bytes count no more."""
         cdef Py_ssize_t i, parted = part_ready(&self._window, before, most)
         if self._rules is not None and self._rules.bytes_max >= 0:
             for i in range(ready_in(&self._window), ready_in(&self._window) + parted):
-                self._rules.bytes -= place_of(&self._window, ready_at(&self._window, i)).size
+                self._rules.bytes -= entry_of(&self._window, ready_at(&self._window, i)).size
         return parted
 
     cdef int _skip(self, uint64_t pos) except -1:
         """The next position is done without having been given to anybody."""
         self.frontier = pos
-        self._soil()
+        self._mark_dirty()
         return push_done(&self._window, pos, self.outstanding + ready_in(&self._window))
 
 

@@ -12,8 +12,8 @@ from penstock.subscriptions.cursor._window cimport Window
 
 cdef class CursorState(TakeResult):
     # Only what an idle queue needs too: there are very many. The rest is allocated when it is first needed.
-    cdef public object queue                # its queue: has wake() and soiled()
-    cdef public list soiled                 # the queues whose states are to be put; None: the queue's `soiled` is called
+    cdef public object queue                # its queue: has wake() and mark_dirty()
+    cdef public list dirty_queues           # their states are to be put; None: the queue's `mark_dirty` is called
     cdef object _log
     cdef object _feeds                      # of the only membership; or a tuple, one per membership
     cdef CursorRules _rules                 # None: it has none
@@ -41,4 +41,4 @@ cdef class CursorState(TakeResult):
     cdef void _close(self, Member* member, uint64_t to_pos, uint64_t to) noexcept
     cdef uint64_t _undone(self) noexcept
     cdef uint64_t _floor(self) noexcept
-    cdef void _soil(self) noexcept
+    cdef void _mark_dirty(self) noexcept

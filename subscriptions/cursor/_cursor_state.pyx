@@ -21,7 +21,7 @@ from penstock.subscriptions.cursor._window cimport (
     Entry,
     free_window,
     idle_window,
-    place_of,
+    entry_of,
     ready_in,
     undone_of,
 )
@@ -57,7 +57,7 @@ cdef class CursorState(TakeResult):
                     member.closed = False
                     member.to = member.to_pos = UINT64_MAX
                     self._members.closed -= 1
-                    self._soil()
+                    self._mark_dirty()
                     return True
         start = self._log.appender.next_lsn
         index = feed.end
@@ -65,7 +65,7 @@ cdef class CursorState(TakeResult):
             start = max(<uint64_t>from_pos, self._floor() + 1)
             index = feed.index_of(start)
         self._add(feed, tag, index).from_pos = start
-        self._soil()
+        self._mark_dirty()
         return True
 
     def join_part(self, Feed feed not None, uint64_t from_pos, to_pos=None, uint32_t tag=0):
@@ -74,7 +74,7 @@ cdef class CursorState(TakeResult):
         member.from_pos = start
         if to_pos is not None:
             self._close(member, to_pos, feed.index_of(to_pos))
-        self._soil()
+        self._mark_dirty()
 
     def begin(self, Feed feed not None, uint64_t index):
         if self._members.n or self.frontier:
@@ -91,7 +91,7 @@ cdef class CursorState(TakeResult):
             member = &self._members.list[i]
             if member.feed == <PyObject*>feed and member.tag == tag and not member.closed:
                 self._close(member, self._log.appender.next_lsn, feed.end)
-                self._soil()
+                self._mark_dirty()
                 return True
         return False
 
@@ -115,7 +115,7 @@ cdef class CursorState(TakeResult):
                 i += 1
         if gone:
             self._feeds = feeds[0] if len(feeds) == 1 else tuple(feeds)
-            self._soil()
+            self._mark_dirty()
         return gone
 
     def memberships(self):
@@ -153,7 +153,7 @@ cdef class CursorState(TakeResult):
         if pos <= self._floor():
             raise ValueError(f"position {pos} is not behind everything this cursor knows")
         add_run(&self._runs, pos, pos, 0, True)
-        self._soil()
+        self._mark_dirty()
 
     cdef uint64_t _undone(self) noexcept:
         """The lowest position that was taken and is not done; 0: none."""
@@ -175,21 +175,21 @@ cdef class CursorState(TakeResult):
         member.to = to
         self._members.closed += 1
 
-    cdef void _soil(self) noexcept:
+    cdef void _mark_dirty(self) noexcept:
         """The state record is out of date now."""
         if not self.dirty:
             self.dirty = True
             if not self.is_kept:
                 return
-            if self.soiled is not None and PyList_GET_SIZE(self.soiled) > 0:
-                self.soiled.append(self.queue)      # others are there: that these are put is seen to
+            if self.dirty_queues is not None and PyList_GET_SIZE(self.dirty_queues) > 0:
+                self.dirty_queues.append(self.queue)      # others are there: that these are put is seen to
             else:
-                self.queue.soiled()
+                self.queue.mark_dirty()
 
     # The window
 
     def position(self, uint64_t seq):
-        cdef Entry* entry = place_of(&self._window, seq)
+        cdef Entry* entry = entry_of(&self._window, seq)
         return entry.pos if entry != NULL and entry.state == OUT else 0
 
     def idle(self):

@@ -23,7 +23,7 @@ from penstock.log_core.batch._appender cimport Appender, Target
 from penstock.log_core.batch._batch cimport ENC_EVENTS, EVENTS_LP, Batch
 from penstock.subscriptions.cursor._cursor_state cimport CursorState
 from penstock.subscriptions.cursor._take_result cimport TAKEN
-from penstock.subscriptions.cursor._window cimport OUT, Entry, place_of
+from penstock.subscriptions.cursor._window cimport OUT, Entry, entry_of
 
 KINDS = (
     "connect", "disconnect", "subscribe", "unsubscribe", "deliver", "ack", "requeue", "dead_letter", "drop", "gap",
@@ -207,7 +207,7 @@ def settled_as(CursorState cursor not None, uint64_t seq, str kind not None, str
     if EVENTS.kinds == 0:
         cursor.settle(seq)
         return
-    entry = place_of(&cursor._window, seq)
+    entry = entry_of(&cursor._window, seq)
     if entry != NULL and entry.state == OUT:
         note_message(KINDS.index(kind), cursor, entry.pos, detail)
     MUTED = True

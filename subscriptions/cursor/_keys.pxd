@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from penstock.subscriptions.cursor._cursor cimport Cursor
-from penstock.subscriptions.cursor._rules cimport Holds
+from penstock.subscriptions.cursor._rules cimport KeyHolders
 
 cdef enum:
     SLOTS = 65536
@@ -11,7 +11,7 @@ cdef enum:
 cdef uint32_t slot_of(const uint8_t* key, Py_ssize_t n) noexcept nogil
 
 
-cdef class KeyShares(Holds):
+cdef class KeyShares(KeyHolders):
     cdef uint16_t* owner                # of each slot: a consumer's number; 0: nobody
     cdef uint16_t* point                # of each slot: whose point it is; 0: it is none
     cdef uint32_t points                # that there are

@@ -27,9 +27,9 @@ from bisect import insort
 
 from penstock.subscriptions.cursor._cursor cimport Cursor
 from penstock.subscriptions.cursor._events import delivered
-from penstock.subscriptions.cursor._rules cimport CursorRules, Holds, let_go
+from penstock.subscriptions.cursor._rules cimport CursorRules, KeyHolders, let_go
 from penstock.subscriptions.cursor._take_result cimport MAX_TAKE, TAKEN, Item
-from penstock.subscriptions.cursor._window cimport Entry, place_of
+from penstock.subscriptions.cursor._window cimport Entry, entry_of
 
 cdef enum:
     NOBODY = 0xFFFF             # a number that no consumer has
@@ -48,7 +48,7 @@ def slot(bytes key not None):
     return slot_of(<const uint8_t*><const char*>key, len(key))
 
 
-cdef class KeyShares(Holds):
+cdef class KeyShares(KeyHolders):
     def __cinit__(self, object wake not None):
         self.wake = wake
         self.owner = <uint16_t*>calloc(SLOTS, sizeof(uint16_t))
@@ -93,7 +93,7 @@ cdef class KeyShares(Holds):
                 return
 
     def watch(self, Cursor cursor not None):
-        (<CursorRules>cursor.rules).holds = self
+        (<CursorRules>cursor.rules).key_holders = self
 
     def owner_of(self, uint16_t slot):
         return self.owner[slot]
@@ -120,7 +120,7 @@ cdef class KeyShares(Holds):
                 self.holder[slot] = number
                 self.held[slot] += 1
                 self.held_count += 1
-                entry = place_of(&cursor._window, TAKEN.items[i].seq)
+                entry = entry_of(&cursor._window, TAKEN.items[i].seq)
                 entry.slot = slot + 1
                 to[i] = number
                 counts[number] = <Py_ssize_t>counts.get(number, 0) + 1
@@ -180,7 +180,7 @@ cdef class KeyShares(Holds):
         if not self.held_count:
             return
         for seq in cursor._out():
-            entry = place_of(&cursor._window, seq)
+            entry = entry_of(&cursor._window, seq)
             if entry.slot - 1 < <uint32_t>SLOTS and self.holder[entry.slot - 1] in numbers:
                 let_go(cursor._rules, entry)
 
@@ -236,7 +236,7 @@ cdef class KeyShares(Holds):
     def forget(self, Cursor cursor not None):
         """Nothing of it is held or parked any more: another one is, or nobody is there."""
         if cursor._rules is not None:
-            cursor._rules.holds = None
+            cursor._rules.key_holders = None
         memset(self.held, 0, SLOTS * sizeof(uint32_t))
         self.held_count = 0
         self.forget_parked()

@@ -10,7 +10,7 @@ cdef enum:
     NO_LIMIT = 0x10000          # more deliveries than a place counts
 
 
-cdef class Holds:                           # who has unsettled messages of which key
+cdef class KeyHolders:                      # who has unsettled messages of which key
     cdef void let_go(self, uint32_t slot) noexcept
 
 
@@ -32,7 +32,7 @@ cdef class CursorRules:
     cdef bint caps                          # what is over the limits is out, in `excess`: `Cursor.cap`
     cdef int64_t cap                        # of what is READY; -1: none
     cdef list excess
-    cdef Holds holds                        # None: nobody asks who holds what
+    cdef KeyHolders key_holders             # None: nobody asks who holds which key
 
 
 cdef void let_go(CursorRules rules, Entry* entry) noexcept

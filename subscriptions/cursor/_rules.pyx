@@ -19,7 +19,7 @@ cdef class CursorRules:
         self.delivery_limit = NO_LIMIT
 
 
-cdef class Holds:
+cdef class KeyHolders:
     cdef void let_go(self, uint32_t slot) noexcept:
         pass
 
@@ -28,8 +28,8 @@ cdef void let_go(CursorRules rules, Entry* entry) noexcept:
     """The place is not out any more: whoever holds its key has one message less of it."""
     cdef uint32_t slot = entry.slot - 1
     entry.slot = 0
-    if rules is not None and rules.holds is not None:
-        rules.holds.let_go(slot)
+    if rules is not None and rules.key_holders is not None:
+        rules.key_holders.let_go(slot)
 
 
 cdef int64_t expiry_of(RecordHeader* header, int64_t base_ts, CursorRules rules) noexcept:

@@ -93,7 +93,7 @@ cdef class TakeResult:
     """The result of the last take for Python, by the cursor that took."""
 
     @property
-    def taken(self):
+    def taken_count(self):
         return TAKEN.n
 
     @property

@@ -63,7 +63,7 @@ cdef void free_window(Window* window) noexcept
 cdef uint64_t undone_of(Window* window) noexcept nogil
 
 
-cdef inline Entry* place_of(Window* window, uint64_t seq) noexcept nogil:
+cdef inline Entry* entry_of(Window* window, uint64_t seq) noexcept nogil:
     """The place `seq`; NULL: it is done and gone, or there never was one."""
     if seq - window.head < window.tail - window.head:
         return &window.ring[seq & window.mask]

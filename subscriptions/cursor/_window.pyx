@@ -159,7 +159,7 @@ cdef Py_ssize_t part_ready(Window* window, uint64_t before, Py_ssize_t most) noe
         return 0
     keys = window.ready.keys
     while i < n and parted < most:
-        if place_of(window, ready_at(window, i)).pos >= before:
+        if entry_of(window, ready_at(window, i)).pos >= before:
             i += 1
             continue
         n -= 1
@@ -179,7 +179,7 @@ cdef void done_parted(Window* window, Py_ssize_t parted) noexcept:
     cdef uint64_t seq
     for i in range(ready_in(window), ready_in(window) + parted):
         seq = ready_at(window, i)
-        place_of(window, seq).state = DONE
+        entry_of(window, seq).state = DONE
         if seq < window.head:
             window.aside.done += 1
         window.touched = max(window.touched, seq)
@@ -226,7 +226,7 @@ cdef int _set_aside(Window* window) except -1:
 
 
 cdef Entry* find_aside(Window* window, uint64_t seq) noexcept nogil:
-    """Part of `place_of`."""
+    """Part of `entry_of`."""
     cdef Aside* aside = window.aside
     cdef Py_ssize_t low = aside.first, high = aside.n, middle
     while low < high:

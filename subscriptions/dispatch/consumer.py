@@ -30,7 +30,7 @@ class QueueConsumer(Protocol):
         """Messages it would take now; 0 while its connection's output is above the high-water mark."""
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
-        """Encode items first, first + step ... below cursor.taken; returns how many, a prefix of these.
+        """Encode items first, first + step ... below cursor.taken_count; returns how many, a prefix of these.
 
         The rest goes back to its place. A consumer without acknowledgements settles what it encoded
         before it returns. It takes from no cursor, and attaches and detaches nothing, in here.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["PUMPS", "Kind", "Pause"]
 
 TAKE_MAX: Final = 1024
-"""Items one take may give (MAX_TAKE in _taken.pxd)."""
+"""Items one take may give (MAX_TAKE in _take_result.pxd)."""
 
 
 class Kind(Enum):
@@ -153,7 +153,7 @@ def _deliver_batch(queue: Queue, consumer: BatchConsumer) -> int:
 def _deliver(queue: Queue, consumer: QueueConsumer, first: int, step: int) -> int:
     """Let `consumer` encode its slice; what it did not take goes back. Returns how many it took."""
     cursor = queue.cursor
-    share = (cursor.taken - first + step - 1) // step
+    share = (cursor.taken_count - first + step - 1) // step
     try:
         took = consumer.deliver(cursor, first, step)
     except Exception:

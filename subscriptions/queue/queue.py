@@ -127,7 +127,7 @@ class Queue(Served):
         self.cursor = Cursor(queues.log)
         """The messages that are ready, out and done."""
         self.cursor.queue = self
-        self.cursor.soiled = queues.soiled_queues
+        self.cursor.dirty_queues = queues.dirty_queues
         if priority_max:
             self.cursor.prioritise(priority_max)
         self.cursor.is_kept = self.durable
@@ -180,9 +180,9 @@ class Queue(Served):
         """Deliveries that may be out before it hands out no more."""
         return self._queues.options.outstanding_max
 
-    def soiled(self) -> None:
+    def mark_dirty(self) -> None:
         """Part of its cursor: the state record is out of date."""
-        self._queues.soiled(self)
+        self._queues.mark_dirty(self)
 
     def used(self) -> None:
         """Somebody needs it: a queue that expires begins to wait anew."""

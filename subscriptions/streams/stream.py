@@ -81,7 +81,7 @@ class Reader(Queue):
         if not self.consumer_count:
             self.delete()
 
-    def soiled(self) -> None:
+    def mark_dirty(self) -> None:
         """It got further."""
         self._stream.keep_soon(self)
 

@@ -121,7 +121,7 @@ cdef uint64_t take_whole(Cursor cursor, uint64_t first, uint32_t count, bint set
         if EVENTS.kinds >> ACK & 1:
             for i in range(count):
                 note_message(ACK, cursor, first + i, None)
-        cursor._soil()
+        cursor._mark_dirty()
     else:
         while cursor._window.ring == NULL or cursor._window.tail - cursor._window.head + count > cursor._window.mask + 1:
             make_room(&cursor._window, cursor.outstanding)

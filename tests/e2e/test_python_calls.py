@@ -22,10 +22,10 @@ BY_TIME = (
     "Listener._check",
     "Listener._check_some",
     "Periodic._fire",
-    "Clients._save_soiled",
+    "Clients._save_dirty",
     "Log.tend",
     "Queues._flush",
-    "Queue.soiled",
+    "Queue.mark_dirty",
 )
 """The calls of timers, at any number of messages. Cursors are saved; the first cursor to be saved starts
 the timer, once per `cursor_flush_ms`."""

@@ -73,10 +73,10 @@ class QueueConsumer:
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
         records = cursor.records()
-        for i in range(first, cursor.taken, step):
+        for i in range(first, cursor.taken_count, step):
             self.got.append((records[i][0], number_of(cursor, i), records[i][4]))
             self.left -= 1
-        return len(range(first, cursor.taken, step))
+        return len(range(first, cursor.taken_count, step))
 
     def cancelled(self, reason: str) -> None:
         self.left = 0

@@ -34,7 +34,7 @@ class Keyed:
     def slots(self, cursor: Cursor) -> array[int]:
         """The slots of the keys of the items of the last take."""
         slots = array("H")
-        for at in range(cursor.taken):
+        for at in range(cursor.taken_count):
             batch, index = cursor.record(at)
             slots.append(slot_of(self._messages, batch.record(index)))
         return slots

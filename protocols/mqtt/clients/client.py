@@ -81,7 +81,7 @@ class Client:
     ended: bool = False
     row_lsn: int = 0
     """Position of the last row put for it."""
-    soiled: bool = False
+    dirty: bool = False
 
     def __lt__(self, other: Client) -> bool:
         """The order of timers that are due at the same moment."""

@@ -79,7 +79,7 @@ class Clients:
         """By vhost and client id."""
         self._numbers: set[int] = set()
         self._timers = Timers()
-        self._soiled: list[Client] = []
+        self._dirty: list[Client] = []
         self.sys: SysTopics | None = None
         """The `$SYS` tree; None = off."""
         self.closed = Counts()
@@ -397,7 +397,7 @@ class Clients:
 
     def save_out(self, client: Client) -> int:
         """Put the packet ids under way, if they changed, and with them what the cursor knows to be done."""
-        client.soiled = False
+        client.dirty = False
         inflight = client.ids.inflight
         if client.persistent and inflight.changed and not client.ended:
             with self.log.unit():
@@ -411,18 +411,18 @@ class Clients:
 
     def mark_dirty(self, client: Client) -> None:
         """The packet ids under way changed in a way that may be put later."""
-        if client.persistent and not client.soiled:
-            client.soiled = True
+        if client.persistent and not client.dirty:
+            client.dirty = True
             client.ids.inflight.will_be_saved = True
-            self._soiled.append(client)
+            self._dirty.append(client)
             if self._saving is None:
-                self._saving = self.tick.after(_LAZY_S, self._save_soiled)
+                self._saving = self.tick.after(_LAZY_S, self._save_dirty)
 
-    def _save_soiled(self) -> None:
+    def _save_dirty(self) -> None:
         self._saving = None
-        soiled, self._soiled = self._soiled, []
-        for client in soiled:
-            if client.soiled:
+        dirty, self._dirty = self._dirty, []
+        for client in dirty:
+            if client.dirty:
                 what = f"what session {client.client_id!r} has under way is not kept yet"
                 guarded(logger, what, self.save_out, client)
 
@@ -432,7 +432,7 @@ class Clients:
         """
         if self._saving is not None:
             self._saving.cancel()
-        self._save_soiled()
+        self._save_dirty()
 
     def _restore(self, key: bytes, value: bytes) -> None:
         row = SessionRow.decode(value)

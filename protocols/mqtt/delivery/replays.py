@@ -188,10 +188,14 @@ class Replay:
             for _, position, _, _, _ in cursor.records()[first::step]:
                 if position > self._last or self._host.room() <= 0:
                     break
-                took += self._deliverer.deliver(cursor, first + step * took, cursor.taken, room, now_ms)
+                took += self._deliverer.deliver(
+                    cursor, first + step * took, cursor.taken_count, capacity, now_ms
+                )
             self._check_end(cursor)
-        if self._ended and first + step * took < cursor.taken and self._host.room() > 0:
-            took += self._deliverer.deliver(cursor, first + step * took, step, self._host.room(), now_ms)
+        if self._ended and first + step * took < cursor.taken_count and self._host.output_capacity() > 0:
+            took += self._deliverer.deliver(
+                cursor, first + step * took, step, self._host.output_capacity(), now_ms
+            )
         self._host.dirty()
         return took
 

@@ -17,14 +17,14 @@ from penstock.config.sources import DEFAULT
 from penstock.errors import StartError
 from penstock.protocols.listening.listener import listening_socket
 
-__all__ = ["SECTIONS", "taken", "without"]
+__all__ = ["SECTIONS", "unavailable", "without"]
 
 SECTIONS: Final = ("http", "management", "native", "metrics")
 
 logger = logging.getLogger("penstock.server")
 
 
-def taken(loaded: Loaded) -> tuple[str, ...]:
+def unavailable(loaded: Loaded) -> tuple[str, ...]:
     """The sections whose default address cannot be listened on now; each is a warning in the log."""
     found = []
     for section in SECTIONS:

@@ -36,7 +36,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     stand_in.__dict__["serve"] = serve
     monkeypatch.setitem(sys.modules, "penstock.server", stand_in)
     # Another gateway of this machine may have the default addresses.
-    monkeypatch.setattr("penstock.default_listeners.taken", lambda loaded: ())
+    monkeypatch.setattr("penstock.default_listeners.unavailable", lambda loaded: ())
     return configs
 
 

@@ -35,13 +35,13 @@ def _serve(parsed: argparse.Namespace) -> int:
     from penstock.server import serve
 
     logs.configure(config.server.log_level, config.server.log_format)
-    taken = default_listeners.taken(found)
-    config = default_listeners.without(config, taken)
+    unavailable = default_listeners.unavailable(found)
+    config = default_listeners.without(config, unavailable)
     if config.log.fsync == "never":
         logging.getLogger("penstock.server").warning(
             "log.fsync is never: confirmed messages are lost when the power fails"
         )
-    return serve(config, lambda: default_listeners.without(loaded(parsed).config, taken))
+    return serve(config, lambda: default_listeners.without(loaded(parsed).config, unavailable))
 
 
 COMMANDS: Final[dict[str, Builder]] = {"serve": _add_serve}

@@ -93,7 +93,7 @@ class Amqp091(Speaker[Session]):
         session, connection = self.session, self.connection
         if not connection.handed_over:
             connection.quick = None if connection.metered else session.quick
-        self.hold_while(session.stalled, "answers")
+        self.pause_reading_while(session.stalled, "answers")
         super().look()
         if session.dropped is not None:
             connection.abort(session.dropped)
@@ -117,7 +117,7 @@ class Amqp091(Speaker[Session]):
         if not interval or session.state not in (State.OPEN, State.RUNNING):
             return
         # The bytes of a held peer lie unread in the socket: its silence is ours.
-        if now - connection.last_read_at > 2 * interval and not connection.held:
+        if now - connection.last_read_at > 2 * interval and not connection.reading_paused:
             connection.abort(f"missed heartbeats: nothing came for {2 * interval} s")
         elif now - connection.last_write_at >= interval / 2:
             session.heartbeat()

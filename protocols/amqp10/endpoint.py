@@ -48,7 +48,7 @@ class Amqp10(Speaker[Session]):
             return
         heard = session.options.heartbeat_s
         # The bytes of a held peer lie unread in the socket: its silence is ours.
-        if heard and now - connection.last_read_at > 2 * heard and not connection.held:
+        if heard and now - connection.last_read_at > 2 * heard and not connection.reading_paused:
             connection.abort(f"nothing came for {2 * heard} s")
         elif session.idle_s and now - connection.last_write_at >= session.idle_s / 2 - 0.5:
             session.heartbeat()

@@ -153,14 +153,14 @@ class Speaker(Generic[S]):
         login = session.take_login()
         if login is not None:
             # Nothing of this peer is handled before its password is checked.
-            connection.hold("login")
+            connection.pause_reading("login")
             self._login = connection.loop.create_task(self._check_login(login))
         written, synced = session.take_waits()
         if written:
             connection.await_written(written)
         if synced:
             connection.await_synced(synced)
-        self.hold_while(session.blocked, "pressure")
+        self.pause_reading_while(session.blocked, "pressure")
         if session.ended is not None:
             self.end(session.ended)
         elif session.state is self._closing and self._close_timer is None:
@@ -168,14 +168,14 @@ class Speaker(Generic[S]):
                 _CLOSE_TIMEOUT_S, connection.abort, session.failure
             )
 
-    def hold_while(self, wanted: bool, reason: str) -> None:
+    def pause_reading_while(self, wanted: bool, reason: str) -> None:
         """Read no more of the peer as long as it is `wanted`."""
         if wanted:
             self._waits.add(reason)
-            self.connection.hold(reason)
+            self.connection.pause_reading(reason)
         elif reason in self._waits:
             self._waits.remove(reason)
-            self.connection.release(reason)
+            self.connection.resume_reading(reason)
             self.connection.loop.call_soon(self.connection.handle_rest)
 
     def end(self, reason: str) -> None:
@@ -196,7 +196,7 @@ class Speaker(Generic[S]):
         else:
             session.authenticated(identity)
         self._login = None
-        connection.release("login")
+        connection.resume_reading("login")
         self.look()
         # Bytes behind the login wait in the connection.
         connection.loop.call_soon(connection.handle_rest)

@@ -79,8 +79,8 @@ class MqttConnection(Connection):
         self.want = self.session.want
         wait_s = self.session.spent(consumed, self.last_read_at)
         if wait_s and not self.closing:
-            self.hold("rate")
-            self.loop.call_later(wait_s, self.release, "rate")
+            self.pause_reading("rate")
+            self.loop.call_later(wait_s, self.resume_reading, "rate")
         if self._backpressure:
             self._check_pressure()
         if self.metered:
@@ -115,8 +115,8 @@ class MqttConnection(Connection):
         self._backpressure = paused
         self.quick = None
         self._check_pressure()
-        if not paused and "pressure" in self._holds:
-            self.release("pressure")
+        if not paused and "pressure" in self._pause_reasons:
+            self.resume_reading("pressure")
             self.loop.call_soon(self.handle_rest)
 
     def _check_pressure(self) -> None:
@@ -125,18 +125,23 @@ class MqttConnection(Connection):
         Acknowledgements free what is short, so they go on, also of a client that published before.
         """
         if self.session.stop_publishes(self._backpressure):
-            self.hold("pressure")
+            self.pause_reading("pressure")
 
-    def release(self, reason: str) -> None:
-        super().release(reason)
-        if not self.held:
+    def resume_reading(self, reason: str) -> None:
+        super().resume_reading(reason)
+        if not self.reading_paused:
             self.session.alive(self.last_read_at)
 
     def on_clock(self, now: float) -> None:
         # The pings of a publisher that is paused lie unread in the socket. It gets answers all the same, or
         # it would take us for dead, come again, and be paused again.
         half = self.session.keep_alive_s / 2
-        if half and (self._backpressure or self.slowed) and self.held and now - self.last_write_at >= half:
+        if (
+            half
+            and (self._backpressure or self.slowed)
+            and self.reading_paused
+            and now - self.last_write_at >= half
+        ):
             self.out.write(PINGRESP)
             self.flush()
 
@@ -169,7 +174,7 @@ class MqttConnection(Connection):
         """Verify; the session is told at once or, after a slow hash, later; nothing is read until then."""
         self.greeted()
         if self._amqtt is not None:
-            self.hold("login")
+            self.pause_reading("login")
             self._login = self.loop.create_task(self._admit(self._amqtt, user_name, password))
             return
         users = self._clients.broker.users
@@ -190,7 +195,7 @@ class MqttConnection(Connection):
             except AuthenticationRefused as error:
                 self.session.refused(reasons.NOT_AUTHORIZED, error.message)
             return
-        self.hold("login")
+        self.pause_reading("login")
         self._login = self.loop.create_task(self._verify(user_name, password or b"", loopback))
 
     def _is_unchecked(self, user_name: str, password: bytes | None) -> bool:
@@ -234,7 +239,7 @@ class MqttConnection(Connection):
 
     def _enter(self, identity: Identity) -> None:
         self._let_in(identity)
-        self.release("login")
+        self.resume_reading("login")
         if not self.closing:
             # Input behind CONNECT lies in the connection: handle it as if it had come now.
             self.get_buffer(-1)
@@ -299,7 +304,7 @@ class MqttConnection(Connection):
         vhost = self.session.vhost.name
         if host is None or host.knows(identity, vhost, operation, wanted):
             return False
-        self.hold("plugins")
+        self.pause_reading("plugins")
         self._login = self.loop.create_task(host.ask(identity, vhost, operation, wanted))
         self._login.add_done_callback(self._decided)
         return True
@@ -309,12 +314,12 @@ class MqttConnection(Connection):
         if self.closing or task.cancelled():
             return
         self.session.decided()
-        self.release("plugins")
+        self.resume_reading("plugins")
         self.handle_rest()
 
     def pause(self, seconds: float, then: Callable[[], None]) -> None:
         """Go on with the login later."""
-        self.hold("login")
+        self.pause_reading("login")
         self._login = self.loop.create_task(self._pause(seconds, then))
 
     async def _pause(self, seconds: float, then: Callable[[], None]) -> None:
@@ -323,7 +328,7 @@ class MqttConnection(Connection):
             return
         self._login = None
         then()
-        self.release("login")
+        self.resume_reading("login")
         self.handle_rest()
 
     def scram(self) -> ScramLogin:
@@ -366,7 +371,7 @@ class MqttConnection(Connection):
             # Timers come before sockets: what the client sent meanwhile is read before it is judged, once.
             self._timer = self.loop.call_later(LATE_S, self._check_deadline, math.inf)
             return
-        self.session.alive(now if self.held else self.last_read_at)
+        self.session.alive(now if self.reading_paused else self.last_read_at)
         self.session.handle_deadline(now)
         self.deadline_changed()
 

@@ -61,7 +61,7 @@ class NativeConnection(Connection):
             self.remember(buffer, consumed)
         self.want = session.codec.want
         if session.codec.more:
-            self.hold("share")
+            self.pause_reading("share")
             self.loop.call_soon(self._go_on_with_share)
         if self.metered:
             self.spent(consumed)
@@ -70,19 +70,19 @@ class NativeConnection(Connection):
 
     def _is_deaf(self) -> bool:
         """Whether it is for our sake that the peer is not read."""
-        return self.held and "output" not in self._holds
+        return self.reading_paused and "output" not in self._pause_reasons
 
     def _go_on_with_share(self) -> None:
         """With the rest of what was read, which was too much for one turn.
 
         Not while far too much output waits: what is asked for without reading the answers waits, too.
         """
-        self._parked = "output" in self._holds
+        self._parked = "output" in self._pause_reasons
         if self._parked or self.closing:
             return
         self.handle_rest()
         if not self.session.codec.more:
-            self.release("share")
+            self.resume_reading("share")
 
     def _look(self) -> None:
         """Carry out what the session wants."""
@@ -91,10 +91,10 @@ class NativeConnection(Connection):
             login, session.login = session.login, None
             self.greeted()
             # Nothing of this peer is handled before its password is checked.
-            self.hold("login")
+            self.pause_reading("login")
             self._login = self.loop.create_task(self._check_login(login))
         if session.codec.stalled:
-            self.hold("opening")
+            self.pause_reading("opening")
         written, synced = session.codec.take_waits()
         if written:
             self.await_written(written)
@@ -117,14 +117,14 @@ class NativeConnection(Connection):
                 self.forget()
                 self.logged_in(identity.username, vhost=session.vhost.name, client=session.client)
         self._login = None
-        self.release("login")
+        self.resume_reading("login")
         self._look()
         # Bytes behind the login wait in the connection.
         self.loop.call_soon(self.handle_rest)
 
     def _go_on(self) -> None:
         """Frames for a consumer that was being opened wait in the connection."""
-        self.release("opening")
+        self.resume_reading("opening")
         self.loop.call_soon(self.handle_rest)
 
     def on_secure(self, user: str | None) -> None:
@@ -147,8 +147,8 @@ class NativeConnection(Connection):
     def on_backpressure(self, paused: bool) -> None:
         self._backpressure = paused
         self._check_pressure()
-        if not paused and "pressure" in self._holds:
-            self.release("pressure")
+        if not paused and "pressure" in self._pause_reasons:
+            self.resume_reading("pressure")
             self.loop.call_soon(self.handle_rest)
 
     def _check_pressure(self) -> None:
@@ -159,7 +159,7 @@ class NativeConnection(Connection):
         codec = self.session.codec
         codec.stop_publishes = self._backpressure
         if codec.stop_publishes and codec.stopped:
-            self.hold("pressure")
+            self.pause_reading("pressure")
 
     def on_shutdown(self) -> None:
         self.session.shutdown()
@@ -167,7 +167,7 @@ class NativeConnection(Connection):
 
     def on_clock(self, now: float) -> None:
         session, silence = self.session, now - self.last_read_at
-        if session.state is not State.RUNNING or self.held or silence <= self._options.heartbeat_s:
+        if session.state is not State.RUNNING or self.reading_paused or silence <= self._options.heartbeat_s:
             return
         if silence > 2 * self._options.heartbeat_s and session.pinged:
             self.abort(f"nothing came for {silence:.0f} s, not even the answer to a PING")
@@ -194,7 +194,7 @@ class NativeConnection(Connection):
             protocol="Penstock 1",
             user=session.identity.username,
             vhost=session.vhost.name,
-            state="flow" if self.held else "running",
+            state="flow" if self.reading_paused else "running",
             client_properties={"product": session.client},
             mechanism="PLAIN",
             timeout_s=int(self._options.heartbeat_s),

@@ -300,7 +300,7 @@ cdef class Stream(Sink):
                 self.writes += 1
                 self.last_write_at = monotonic()
                 if not self.writable and self.transport.get_write_buffer_size() > OUTPUT_FULL * self.output_mark:
-                    self.hold("output")
+                    self.pause_reading("output")
         if self.throttled and self.writable:
             self.throttled = False
             self.tick.relieve(self)

@@ -23,9 +23,10 @@ end. `room()` is what a consumer may still encode now: 0 while the transport is 
 wakes the queues of its consumers there. A peer that sends and sends without taking the answers is not read
 either when far too much waits for it, and dropped when it still takes nothing.
 
-Flow control inwards. `hold(reason)` stops reading from the socket until every reason was released. The
-listener calls `on_backpressure` when the log asks publishers to pause; a front end decides which of its
-connections publish (consumers must go on being read, or their acknowledgements would never arrive).
+Flow control inwards. `pause_reading(reason)` stops reading from the socket until `resume_reading` was called
+for every reason. The listener calls `on_backpressure` when the log asks publishers to pause. A front end
+decides which of its connections publish: consumers must be read, or their acknowledgements would never
+arrive.
 
 Durability. `await_written(lsn)` / `await_synced(lsn)` register once per read, and `on_durable(ok)` is called
 when one of them is reached; what it confirms is found by the log's `written_lsn` and `synced_lsn`.
@@ -95,7 +96,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         """Address and port of this machine that the peer connected to."""
         self.opened_at = time.time()
         """Seconds since the epoch."""
-        self._holds: set[str] = set()
+        self._pause_reasons: set[str] = set()
         self._stuck_since = context.loop.time()
         self._waiting = 0
         self._linger: asyncio.TimerHandle | None = None
@@ -140,7 +141,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         if isinstance(local, tuple) and len(local) >= 2:
             self.server_address = str(local[0]), int(local[1])
         stream.set_write_buffer_limits(high=self.output_mark)
-        self._login_time = LoginTime(self.loop, lambda: "login" in self._holds, self.abort)
+        self._login_time = LoginTime(self.loop, lambda: "login" in self._pause_reasons, self.abort)
         self._login_time.begin("no complete first packet", self.context.limits.greeting_timeout_s)
         self.on_open()
 
@@ -265,9 +266,9 @@ class Connection(Stream, asyncio.BufferedProtocol):
 
     def take_turns(self) -> None:
         """There is more in the socket, and libuv would read on, up to 32 times: everybody else first."""
-        if not self._holds:
-            self.hold("turn")
-            self.loop.call_soon(self.release, "turn")
+        if not self._pause_reasons:
+            self.pause_reading("turn")
+            self.loop.call_soon(self.resume_reading, "turn")
 
     def read_more(self, nbytes: int) -> bool:
         """Count what a layer below has read and does not hand up; False: it was too much, or it is over."""
@@ -280,7 +281,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         if (
             not self.trusted
             and self.bytes_in > self.context.limits.login_bytes
-            and "login" not in self._holds
+            and "login" not in self._pause_reasons
         ):
             self.abort(f"more than {self.context.limits.login_bytes} bytes before the login")
         return not self.closing
@@ -296,17 +297,17 @@ class Connection(Stream, asyncio.BufferedProtocol):
         )
         self.abort("internal error")
 
-    def hold(self, reason: str) -> None:
-        """Stop reading until `release(reason)`; reasons add up."""
-        if not self._holds and self.transport is not None and not self.transport.is_closing():
+    def pause_reading(self, reason: str) -> None:
+        """Stop reading until `resume_reading(reason)`; reasons add up."""
+        if not self._pause_reasons and self.transport is not None and not self.transport.is_closing():
             self.transport.pause_reading()
-        self._holds.add(reason)
+        self._pause_reasons.add(reason)
 
-    def release(self, reason: str) -> None:
+    def resume_reading(self, reason: str) -> None:
         """Take back one reason; reading goes on when none is left."""
-        if reason in self._holds:
-            self._holds.discard(reason)
-            if not self._holds and self.transport is not None and not self.transport.is_closing():
+        if reason in self._pause_reasons:
+            self._pause_reasons.discard(reason)
+            if not self._pause_reasons and self.transport is not None and not self.transport.is_closing():
                 # The silence so far was ours.
                 self.last_read_at = self.loop.time()
                 self.transport.resume_reading()
@@ -322,7 +323,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self.metered = metered
         self.quick = None
         if not metered:
-            self.release("rate quota")
+            self.resume_reading("rate quota")
 
     def spent(self, nbytes: int) -> None:
         """So many bytes were handled, of a client that is `metered`: if it publishes, it may have to wait."""
@@ -333,13 +334,13 @@ class Connection(Stream, asyncio.BufferedProtocol):
         more, self._counted = published - self._counted, published
         wait_s = rates.spend(self.user or "", self.vhost_name, more, nbytes) if more else 0.0
         if wait_s:
-            self.hold("rate quota")
-            self._rate_timer = self.loop.call_later(wait_s, self.release, "rate quota")
+            self.pause_reading("rate quota")
+            self._rate_timer = self.loop.call_later(wait_s, self.resume_reading, "rate quota")
 
     @property
     def slowed(self) -> bool:
         """Whether it is not read because of a rate."""
-        return "rate quota" in self._holds
+        return "rate quota" in self._pause_reasons
 
     @property
     def local(self) -> bool:
@@ -353,9 +354,9 @@ class Connection(Stream, asyncio.BufferedProtocol):
         return f"{self.peer} -> [{host}]:{port}" if ":" in host else f"{self.peer} -> {host}:{port}"
 
     @property
-    def held(self) -> bool:
+    def reading_paused(self) -> bool:
         """Whether the peer is not read at the moment."""
-        return bool(self._holds)
+        return bool(self._pause_reasons)
 
     # Writing
 
@@ -365,7 +366,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self.writable = True
-        self.release("output")
+        self.resume_reading("output")
         self.throttled = False
         self.writable_again()
 
@@ -459,7 +460,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
             self.drop_room()
         if now - self._stuck_since > _FILES_HELD_S and isinstance(transport, SocketTransport):
             transport.take_in()
-        if "output" in self._holds and now - self._stuck_since > self.context.limits.output_stuck_s:
+        if "output" in self._pause_reasons and now - self._stuck_since > self.context.limits.output_stuck_s:
             self.abort(f"took none of its output for {self.context.limits.output_stuck_s:.0f} s")
             return
         mark = min(self.context.limits.output_high_bytes, self.context.buffers.mark)

@@ -54,10 +54,10 @@ class Relay(asyncio.BufferedProtocol):
         self._connection.close("its worker closed it")
 
     def pause_writing(self) -> None:
-        self._connection.hold("relay")
+        self._connection.pause_reading("relay")
 
     def resume_writing(self) -> None:
-        self._connection.release("relay")
+        self._connection.resume_reading("relay")
 
     # Calls of the connection
 

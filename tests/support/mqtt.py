@@ -48,7 +48,7 @@ class Peer(Sink):
         self.session_present = False
         """The flag in CONNACK."""
         self.ended: str | None = None
-        self.held: set[str] = set()
+        self.pause_reasons: set[str] = set()
         self.identity: Identity | None = gateway.guest
         """The user who logs in; None = the password is wrong."""
         self.logins: list[tuple[str | None, bytes | None]] = []
@@ -81,11 +81,11 @@ class Peer(Sink):
     def room(self) -> int:
         return max(self.space - self.out.size, 0)
 
-    def hold(self, reason: str) -> None:
-        self.held.add(reason)
+    def pause_reading(self, reason: str) -> None:
+        self.pause_reasons.add(reason)
 
-    def release(self, reason: str) -> None:
-        self.held.discard(reason)
+    def resume_reading(self, reason: str) -> None:
+        self.pause_reasons.discard(reason)
 
     def login(self, user_name: str | None, password: bytes | None) -> None:
         self.logins.append((user_name, password))
@@ -100,11 +100,11 @@ class Peer(Sink):
     local = True
 
     def pause(self, seconds: float, then: Callable[[], None]) -> None:
-        self.hold("login")
+        self.pause_reading("login")
 
         def go_on() -> None:
             then()
-            self.release("login")
+            self.resume_reading("login")
 
         self.gateway.loop.call_later(seconds, go_on)
 

@@ -33,7 +33,7 @@ class Stack(EchoServer):
         echo = self.made[-1]
         transport: asyncio.Transport = writer.transport
         transport.pause_reading()
-        while not echo.held:
+        while not echo.reading_paused:
             echo.out.write(bytes(100_000))
             echo.flush()
             await asyncio.sleep(0)

@@ -140,7 +140,7 @@ class HttpConnection(Connection):
         waits = consumed < size and not self.session.reads
         if waits is not self._waits:
             self._waits = waits
-            (self.hold if waits else self.release)("request")
+            (self.pause_reading if waits else self.resume_reading)("request")
         return consumed
 
     def on_lost(self) -> None:
@@ -183,7 +183,11 @@ class HttpConnection(Connection):
             return
         self._idle_since = now
         if now - self._rate_since >= _RATE_S:
-            if session.reading_body and not self.held and self.bytes_in - self._rate_bytes < _RATE_BYTES:
+            if (
+                session.reading_body
+                and not self.reading_paused
+                and self.bytes_in - self._rate_bytes < _RATE_BYTES
+            ):
                 session.body_too_slow()
             self._rate_since, self._rate_bytes = now, self.bytes_in
         if not session.reading_body:
@@ -203,7 +207,7 @@ class HttpConnection(Connection):
             self._secure = self.transport is not None and bool(self.transport.get_extra_info("ssl_object"))
         if self.user is None:
             # A body that came with the head is not counted as before the login, nor is more of it read.
-            self.hold("login")
+            self.pause_reading("login")
         # A name that somebody else can point to this machine says nothing about where the request comes from.
         request.local = self._loopback and own_host(request.headers.get("host", ""), self.context.host_names)
         request.secure = self._secure
@@ -247,7 +251,7 @@ class HttpConnection(Connection):
         self._again = False
         self._idle_since = self.loop.time()
         self._waits = False
-        self.release("request")
+        self.resume_reading("request")
         self.handle_rest()
 
     def end(self, reason: str) -> None:
@@ -327,8 +331,8 @@ class HttpConnection(Connection):
                 if self.user is None:
                     self.logged_in(request.identity.username if request.identity is not None else "-")
             finally:
-                if self.held:
-                    self.release("login")
+                if self.reading_paused:
+                    self.resume_reading("login")
             handler = request.handler or self._app.routes.find(request)
             if self._forwarder is None:
                 return await handler(request)

@@ -45,10 +45,10 @@ class Host(Protocol):
     def room(self) -> int:
         """Bytes that may be encoded now; 0 = wait for `writable`."""
 
-    def hold(self, reason: str) -> None:
-        """Stop reading until `release`."""
+    def pause_reading(self, reason: str) -> None:
+        """Stop reading until `resume_reading`."""
 
-    def release(self, reason: str) -> None:
+    def resume_reading(self, reason: str) -> None:
         """Go on reading."""
 
     def login(self, user_name: str | None, password: bytes | None) -> None:

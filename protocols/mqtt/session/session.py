@@ -166,7 +166,7 @@ class Session(Serving):
             assert self._delivery is not None
             self._delivery.credit_gained()
         if scanner.waiting > _ANSWERS_MAX:
-            self._host.hold("answers")
+            self._host.pause_reading("answers")
         self._host.dirty()
 
     def _await(self, scanner: Scanner) -> None:
@@ -183,7 +183,7 @@ class Session(Serving):
         if scanner is not None and self.state is State.OPEN and scanner.waiting:
             scanner.release(self._log.written_lsn, self._log.synced_lsn, self._host.out)
             if scanner.waiting < _ANSWERS_MAX // 2:
-                self._host.release("answers")
+                self._host.resume_reading("answers")
 
     @property
     def _connected(self) -> bool:

@@ -149,11 +149,11 @@ async def test_the_time_in_which_a_login_is_judged_is_not_the_clients() -> None:
             await reader.readexactly(4)
             echo = stack.made[-1]
             echo.greeted()
-            echo.hold("login")  # as whoever verifies it in a thread does
+            echo.pause_reading("login")  # as whoever verifies it in a thread does
             await asyncio.sleep(0.2)
             assert not echo.closing
             if left_s:
-                echo.release("login")  # and it was refused
+                echo.resume_reading("login")  # and it was refused
             else:
                 assert echo._login_time is not None
                 echo._login_time.is_over("the login was not complete", math.inf, left_s)
@@ -254,7 +254,7 @@ async def test_a_peer_that_takes_a_little_is_not_dropped() -> None:
         writer.write(packet(b"login"))
         await reader.readexactly(4)
         echo = stack.made[0]
-        while not echo.held:
+        while not echo.reading_paused:
             echo.out.write(bytes(1_000_000))
             echo.flush()
         now = echo.loop.time()
@@ -293,13 +293,13 @@ async def test_a_held_connection_is_not_read_until_every_reason_is_released() ->
         writer.write(packet(b"login"))
         await reader.readexactly(4)
         echo = stack.made[0]
-        echo.hold("a")
-        echo.hold("b")
+        echo.pause_reading("a")
+        echo.pause_reading("b")
         writer.write(packet(b"x"))
-        echo.release("a")
+        echo.resume_reading("a")
         await asyncio.sleep(0.02)
         assert echo.packets == [b"login"]
-        echo.release("b")
+        echo.resume_reading("b")
         await reader.readexactly(4)
         assert echo.packets == [b"login", b"x"]
 

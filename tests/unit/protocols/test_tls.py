@@ -127,14 +127,14 @@ async def test_input_before_the_end_is_handled_even_when_reading_was_paused(stac
     writer.write(packet(b"login"))
     await reader.readexactly(4)
     echo = stack.made[0]
-    echo.hold("test")
+    echo.pause_reading("test")
     bodies = [bytes([65 + i]) * 5000 for i in range(40)]
     writer.write(b"".join(map(packet, bodies)))
     await writer.drain()
     writer.close()
     await asyncio.sleep(0.05)
     assert echo.packets == [b"login"]
-    echo.release("test")
+    echo.resume_reading("test")
     assert await stack.reason() == "the client closed the socket"
     assert echo.packets == [b"login", *bodies]
 
@@ -145,12 +145,12 @@ async def test_a_paused_connection_is_not_read_from_the_socket(stack: Stack) -> 
     writer.write(packet(b"login"))
     await reader.readexactly(4)
     echo = stack.made[0]
-    echo.hold("test")
+    echo.pause_reading("test")
     writer.write(packet(bytes(64 << 20)))
     await asyncio.sleep(0.1)
     assert echo.bytes_in < 1 << 20
     writer.transport.abort()
-    echo.release("test")
+    echo.resume_reading("test")
     await stack.reason()
 
 

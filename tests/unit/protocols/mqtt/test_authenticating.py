@@ -161,11 +161,11 @@ def test_after_ten_failures_the_proof_waits_for_its_turn(users: Gateway) -> None
         client = ScramClient("anna", password)
         peer, challenge = begin(users, client)
         peer.send(auth(0x18, client.final(challenge)))
-        assert peer.take() == [] and "login" in peer.held
+        assert peer.take() == [] and "login" in peer.pause_reasons
         users.advance(2.0)
         (connack,) = peer.take()
         assert connack.kind == 2 and connack.body[1] == (0 if password == PASSWORD else 0x86)
-        assert "login" not in peer.held
+        assert "login" not in peer.pause_reasons
 
 
 def test_response_information_is_told_to_who_asks__mqtt5_3_1_2_28(tmp_path: Path) -> None:

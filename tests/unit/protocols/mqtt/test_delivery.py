@@ -423,10 +423,10 @@ def test_a_client_is_not_read_while_too_many_answers_wait(
     peer = gateway.connect("p")
     for i in range(1, 16):
         peer.send(f.publish("t", qos=1, packet_id=i), settle=False)
-        assert ("answers" in peer.held) == (i > 10)
+        assert ("answers" in peer.pause_reasons) == (i > 10)
     assert peer.received == []
     assert len(peer.take()) == 15
-    assert peer.held == set()
+    assert peer.pause_reasons == set()
 
 
 def test_no_answer_leaves_before_what_it_waits_for(tmp_path: Path) -> None:

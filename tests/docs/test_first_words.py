@@ -1,4 +1,4 @@
-"""In sources and tests, lines of docstrings and comments do not begin with "What" or "Who" as a noun."""
+"""Docstrings, comments and names of tests have no sentence that begins with "What" or "Who" as a noun."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tests.docs.readability import ROOT
 
-FOLDERS = (
+FOLDERS = [
     "bench",
     "demo",
     "log_core",
@@ -17,20 +17,23 @@ FOLDERS = (
     "src/penstock",
     "subscriptions",
     "tests",
-)
+]
 KINDS = (".py", ".pyi", ".pyx", ".pxd")
-RIDDLE = re.compile(r'^\s*("""|# ?)?(What|Who|Whatever|Whoever) ')
+NOUN = "(what|who|whatever|whoever)"
+RIDDLE = re.compile(
+    rf"""^\s*(\"""|# ?)?{NOUN.title()} |[.:;] {NOUN.title()} (?![^.]*\?)|^\s*(async )?def test_{NOUN}_"""
+)
 
 
 def riddles(text: str) -> list[int]:
-    """Numbers of the lines that begin so."""
-    return [number for number, line in enumerate(text.splitlines(), 1) if RIDDLE.match(line)]
+    """Numbers of the lines with such a sentence; questions are allowed."""
+    return [number for number, line in enumerate(text.splitlines(), 1) if RIDDLE.search(line)]
 
 
 def sources() -> Iterator[str]:
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in KINDS and path.is_file():
+            if path.suffix in KINDS and path.is_file() and "node_modules" not in path.parts:
                 yield str(path.relative_to(ROOT))
 
 

@@ -54,7 +54,7 @@ cdef Spare[SPARES] spares
 cdef size_t spare_count = 0, spare_bytes = 0
 
 
-cdef uint8_t* taken(size_t* room) noexcept:
+cdef uint8_t* take_spare(size_t* room) noexcept:
     # The smallest spare buffer with this room, but not four times as much; NULL: there is none.
     global spare_count, spare_bytes
     cdef size_t i, best = SPARES
@@ -104,7 +104,7 @@ cdef uint8_t* grown(Bytes* into, size_t n) except NULL:
         moved = NULL
         if into.data == NULL:
             room = max(room, into.last)
-            moved = taken(&room)
+            moved = take_spare(&room)
         if moved == NULL:
             moved = <uint8_t*>realloc(into.data, room)
         if moved == NULL:

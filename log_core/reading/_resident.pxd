@@ -46,10 +46,10 @@ cdef class Place:                           # where one reader is
     # Go to the batch that begins with `lsn`, which is entry `index` of `feed`: its size when it may be the first one
     # of a run; 0: it is none, or not in the page cache.
     cdef size_t seek(self, Resident resident, uint64_t lsn, Feed feed, uint64_t index, uint64_t limit) except? 0
-    # As many whole batches as `room` takes, from the one that `seek` found on; None: they are to be read, for their heads
+    # As many whole batches as fit into `capacity` bytes, from the one that `seek` found on; None: they are to be read, for their heads
     # do not tell enough, or the page cache does not have them. `small` as for is_worth.
-    cdef Stretch find_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, bint timeless, size_t room,
+    cdef Stretch find_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, bint timeless, size_t capacity,
                           int* small, Run* run)
     # Read as many: bytes, 0 for none.
     cdef size_t read_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, bint timeless, uint8_t* into,
-                         size_t room, int* small, Run* run) noexcept
+                         size_t capacity, int* small, Run* run) noexcept

@@ -197,7 +197,7 @@ cdef class Place:
         self.lsn = 0
         return 0
 
-    cdef Stretch find_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, bint timeless, size_t room,
+    cdef Stretch find_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, bint timeless, size_t capacity,
                           int* small, Run* run):
         cdef SegmentFile file = self.file
         cdef const BatchHeader* head = &self.head
@@ -208,7 +208,7 @@ cdef class Place:
         while (self.read_head(offset)
                and is_next(head, lsn, feed, index + run.count, limit)
                and head.len <= file.end - offset
-               and (offset == self.offset or offset + head.len - self.offset <= room)
+               and (offset == self.offset or offset + head.len - self.offset <= capacity)
                and head.magic == BATCH_MAGIC and head.codec == 0 and head.shard_epoch == file.epoch
                and head.attrs & plain == plain
                and head.blob_off >= BATCH_HEADER + RECORD_HEADER * <uint64_t>head.count
@@ -229,14 +229,14 @@ cdef class Place:
         return stretch
 
     cdef size_t read_run(self, Resident resident, Feed feed, uint64_t index, uint64_t limit, bint timeless, uint8_t* into,
-                         size_t room, int* small, Run* run) noexcept:
+                         size_t capacity, int* small, Run* run) noexcept:
         cdef SegmentFile file = self.file
         cdef size_t got, at = 0
         cdef const BatchHeader* head
         cdef Found found
         run.count = 0
         run.blobs = 0
-        got = <size_t>file.read(into, min(room, file.end - self.offset), self.offset)
+        got = <size_t>file.read(into, min(capacity, file.end - self.offset), self.offset)
         while got - at >= BATCH_HEADER:
             head = <const BatchHeader*>(into + at)
             if (head.len > got - at or head.shard_epoch != file.epoch

@@ -71,7 +71,7 @@ class Amqp091(Speaker[Session]):
             connection.out,
             version=__version__,
             owner=connection,
-            room=connection.room,
+            output_capacity=connection.output_capacity,
             dirty=connection.dirty,
             look=self.look,
             name=lambda: connection.name,

@@ -28,7 +28,7 @@ class Amqp10(Speaker[Session]):
             connection.out,
             version=__version__,
             owner=connection,
-            room=connection.room,
+            output_capacity=connection.output_capacity,
             dirty=connection.dirty,
             flush=connection.flush,
             look=self.look,

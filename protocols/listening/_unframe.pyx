@@ -89,22 +89,22 @@ cdef class Unframer:
 
     cdef Py_ssize_t _header(self, const uint8_t* data, Py_ssize_t size) except -1:
         """Take header bytes; how many. Afterwards `_inside`, or there is a fault, or more is needed."""
-        cdef Py_ssize_t taken = 0
+        cdef Py_ssize_t consumed = 0
         cdef int need = 2
         while True:
             if self._have >= 2:
                 need = 6 + (2 if self._head[1] & 0x7F == 126 else 8 if self._head[1] & 0x7F == 127 else 0)
                 if self._have == 2 and not self._opening():
-                    return taken
+                    return consumed
                 if self._have == need:
                     break
-            if taken == size:
-                return taken
-            self._head[self._have] = data[taken]
+            if consumed == size:
+                return consumed
+            self._head[self._have] = data[consumed]
             self._have += 1
-            taken += 1
+            consumed += 1
         self._begin(need)
-        return taken
+        return consumed
 
     cdef bint _opening(self) except -1:
         """Check the first two bytes."""

@@ -43,7 +43,7 @@ class NativeConnection(Connection):
             options,
             self.out,
             owner=self,
-            room=self.room,
+            output_capacity=self.output_capacity,
             dirty=self.dirty,
             look=self._look,
             go_on=self._go_on,

@@ -25,7 +25,7 @@ cdef class SocketTransport(Wire):
     cdef bint reading, lost, write_paused
     cdef bint broken                # the peer takes no more: what it sent is read, and then it is lost
     cdef object waiting             # deque of bytes and stretches of files that the socket did not take yet
-    cdef Py_ssize_t front_sent      # of its first element
+    cdef Py_ssize_t head_sent      # of its first element
     cdef object early               # deque of what is read before whatever the socket has
     cdef bint loading               # the first element is, and the rest waits for that
     cdef Py_ssize_t unsaid          # bytes of output that the peer has got already
@@ -40,7 +40,7 @@ cdef class SocketTransport(Wire):
     cdef int keep(self, bytes data, Py_ssize_t sent) except -1
     cdef int read_early(self) except -1
     cdef int drain(self) except -1
-    cdef int send_front(self) except -1
+    cdef int send_head(self) except -1
     cdef int load(self, Stretch stretch) except -1
     cdef int send_stretches(self, bytes data, list stretches) except -1
     cdef int watch(self) except -1

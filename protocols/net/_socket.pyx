@@ -132,15 +132,15 @@ cdef class SocketTransport:
     cdef int read(self) except -1:
         cdef Stream stream = self.stream
         cdef Py_buffer view
-        cdef Py_ssize_t room
+        cdef Py_ssize_t capacity
         cdef void* start
         cdef ssize_t n
         cdef int code
         if self.early:
             return self.read_early()
         if stream is not None:
-            start = stream.place(&room)
-            n = c_recv(self.fd, start, room, 0)
+            start = stream.place(&capacity)
+            n = c_recv(self.fd, start, capacity, 0)
             if n > 0:
                 return stream.arrived(n)
             return self.read_nothing(n, errno)
@@ -209,7 +209,7 @@ cdef class SocketTransport:
         self.lost = self.closing = True
         self.reading = False
         self.waiting.clear()
-        self.waiting_size = self.front_sent = 0
+        self.waiting_size = self.head_sent = 0
         self.watch()
         self.loop.call_soon(self._finish, exc)
         return 0
@@ -223,7 +223,7 @@ cdef class SocketTransport:
             return 0
         self.broken = True
         self.waiting.clear()
-        self.waiting_size = self.front_sent = 0
+        self.waiting_size = self.head_sent = 0
         self.watch()
         self.loop.call_soon(self._read_rest, exc)
         return 0
@@ -262,7 +262,7 @@ cdef class SocketTransport:
         self.reading = False
         unsent = self.waiting_size
         self.waiting.clear()
-        self.waiting_size = self.front_sent = 0
+        self.waiting_size = self.head_sent = 0
         self.watch()
         self.protocol = self.stream = None
         return self.socket, unsent
@@ -359,7 +359,7 @@ cdef class SocketTransport:
     cdef int keep(self, bytes data, Py_ssize_t sent) except -1:
         """Send the rest later: all of `data` but its first `sent` bytes."""
         if not self.waiting_size:
-            self.front_sent = sent
+            self.head_sent = sent
         self.waiting.append(data)
         self.waiting_size += PyBytes_GET_SIZE(data) - sent
         self.watch()
@@ -367,7 +367,7 @@ cdef class SocketTransport:
 
     cdef int drain(self) except -1:
         """Send what waits, until the socket takes no more."""
-        while self.waiting_size and not self.loading and self.send_front():
+        while self.waiting_size and not self.loading and self.send_head():
             pass
         if self.lost or self.broken:
             return 0
@@ -380,15 +380,15 @@ cdef class SocketTransport:
             self.protocol.resume_writing()
         return 0
 
-    cdef int send_front(self) except -1:
+    cdef int send_head(self) except -1:
         """Send of the first element what the socket takes; 0: no more for now."""
-        cdef object front = self.waiting[0]
+        cdef object head = self.waiting[0]
         cdef bytes data
         cdef Stretch stretch = None
         cdef ssize_t sent, wanted
         cdef bint cold = False, over
-        if isinstance(front, Stretch):
-            stretch = <Stretch>front
+        if isinstance(head, Stretch):
+            stretch = <Stretch>head
             wanted = min(stretch.size, <size_t>STRETCH_MOST)
             cold = stretch.loads
             sent = 0 if cold else stretch.send(self.fd, &cold)
@@ -402,10 +402,10 @@ cdef class SocketTransport:
                 self.lose(OSError("a segment became shorter while it was sent"))
                 return 0
         else:
-            data = <bytes>front
+            data = <bytes>head
             # The next bytes go into the same segment.
-            wanted = PyBytes_GET_SIZE(data) - self.front_sent
-            sent = c_send(self.fd, PyBytes_AS_STRING(data) + self.front_sent, wanted,
+            wanted = PyBytes_GET_SIZE(data) - self.head_sent
+            sent = c_send(self.fd, PyBytes_AS_STRING(data) + self.head_sent, wanted,
                           MSG_NOSIGNAL | (MSG_MORE if len(self.waiting) > 1 else 0))
             over = sent == wanted
         if sent < 0:
@@ -415,9 +415,9 @@ cdef class SocketTransport:
         self.waiting_size -= sent
         if over:
             self.waiting.popleft()
-            self.front_sent = 0
+            self.head_sent = 0
         elif stretch is None:
-            self.front_sent += sent
+            self.head_sent += sent
         return sent == wanted
 
     cdef int load(self, Stretch stretch) except -1:

@@ -46,7 +46,7 @@ cdef class Stream(Sink):
     cdef bint answers_wait
     cdef uint64_t awaited_written, awaited_synced   # positions that `reached` is to be called for, the last ones
 
-    cdef uint8_t* place(self, Py_ssize_t* room) except NULL
+    cdef uint8_t* place(self, Py_ssize_t* capacity) except NULL
     cdef int arrived(self, Py_ssize_t nbytes) except -1
     cdef int answer_quickly(self) except -1
     cdef int handle(self, bytearray buffer, Py_ssize_t size) except -1

@@ -80,13 +80,13 @@ class Stream(Sink):
     def drop_input(self) -> None:
         """Forget what was read and not handled."""
 
-    def drop_room(self) -> None:
+    def drop_input_buffer(self) -> None:
         """Give up an empty buffer that is kept for the next large packet."""
 
     def input_bytes(self) -> int:
         """Bytes of input that is not complete."""
 
-    def input_room(self) -> int:
+    def input_buffer_bytes(self) -> int:
         """Bytes of memory that input takes."""
 
     def dirty(self) -> None:
@@ -95,5 +95,5 @@ class Stream(Sink):
     def flush(self) -> None:
         """Give `out` to the transport."""
 
-    def room(self) -> int:
+    def output_capacity(self) -> int:
         """Bytes a consumer may still encode in this tick; 0 = wait for `on_writable`."""

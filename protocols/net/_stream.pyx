@@ -88,7 +88,7 @@ cdef class Stream(Sink):
 
     # Reading
 
-    cdef uint8_t* place(self, Py_ssize_t* room) except NULL:
+    cdef uint8_t* place(self, Py_ssize_t* capacity) except NULL:
         """Where the next bytes go, and how many of them at most."""
         cdef Py_ssize_t size = PyBytes_GET_SIZE(self.rest)
         if self.own is not None:
@@ -97,20 +97,20 @@ cdef class Stream(Sink):
                 size += max(min(size, self.want - size), 4096)
                 PyByteArray_Resize(self.own, size)
             # One that is kept: a read ends where a packet as large as the last one does, and nothing is moved.
-            room[0] = (self.want_next if self.want_next else size) - self.own_fill
+            capacity[0] = (self.want_next if self.want_next else size) - self.own_fill
             return <uint8_t*>PyByteArray_AS_STRING(self.own) + self.own_fill
         if size:
             # Kept until bytes really arrive: a read may turn out empty.
             memcpy(arena_start, PyBytes_AS_STRING(self.rest), size)
-        room[0] = ARENA_SIZE - size
+        capacity[0] = ARENA_SIZE - size
         return arena_start + size
 
     def get_buffer(self, sizehint):
-        cdef Py_ssize_t room
-        self.place(&room)
+        cdef Py_ssize_t capacity
+        self.place(&capacity)
         if self.own is not None:
-            return memoryview(self.own)[self.own_fill:self.own_fill + room]
-        return ARENA_VIEW[ARENA_SIZE - room:]
+            return memoryview(self.own)[self.own_fill:self.own_fill + capacity]
+        return ARENA_VIEW[ARENA_SIZE - capacity:]
 
     def buffer_updated(self, Py_ssize_t nbytes):
         self.arrived(nbytes)
@@ -259,14 +259,14 @@ cdef class Stream(Sink):
         self.own = None
         self.own_fill = self.want_next = 0
 
-    def drop_room(self):
+    def drop_input_buffer(self):
         if self.want_next:
             self.drop_input()
 
     def input_bytes(self):
         return PyBytes_GET_SIZE(self.rest) + (0 if self.own is None else self.own_fill)
 
-    def input_room(self):
+    def input_buffer_bytes(self):
         return PyBytes_GET_SIZE(self.rest) + (0 if self.own is None else PyByteArray_GET_SIZE(self.own))
 
     # Writing
@@ -306,10 +306,10 @@ cdef class Stream(Sink):
             self.tick.relieve(self)
         return 0
 
-    def room(self):
-        return self.room_left()
+    def output_capacity(self):
+        return self._output_capacity()
 
-    cdef Py_ssize_t room_left(self) except -1:
+    cdef Py_ssize_t _output_capacity(self) except -1:
         cdef Py_ssize_t left
         if self.closing:
             return 0

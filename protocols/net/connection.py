@@ -18,10 +18,11 @@ against its limit *before* it sets `want`.
                 ^ received() sees one run of bytes from here on
 
 Writing. Kernels and sessions encode into `out`; `dirty()` tells the tick, which calls `flush()` once at its
-end. `room()` is what a consumer may still encode now: 0 while the transport is above the high-water mark
-(`pause_writing`) or `out` holds that much. When there is room again `on_writable()` is called: the endpoint
-wakes the queues of its consumers there. A peer that sends and sends without taking the answers is not read
-either when far too much waits for it, and dropped when it still takes nothing.
+end. `output_capacity()` is the number of bytes that consumers may still encode now. It is 0 while the
+transport is above the high-water mark (`pause_writing`) or `out` holds that much. Then `on_writable()` is
+called when there is capacity again: the endpoint wakes the queues of its consumers there. A peer that sends
+without taking the answers is not read while far too much waits for it, and dropped when it still takes
+nothing.
 
 Flow control inwards. `pause_reading(reason)` stops reading from the socket until `resume_reading` was called
 for every reason. The listener calls `on_backpressure` when the log asks publishers to pause. A front end
@@ -63,7 +64,7 @@ _LINGER_S: Final = 10.0
 
 _GOODBYE_S: Final = 1.0
 """How long a peer that said goodbye may take to close before it is closed here."""
-_ROOM_KEPT_S: Final = 2.0
+_INPUT_BUFFER_KEPT_S: Final = 2.0
 """How long the buffer of large packets is kept for the next one."""
 _FILES_HELD_S: Final = 2.0
 """How long a peer that takes nothing keeps segments open; their bytes are read into memory then."""
@@ -456,8 +457,8 @@ class Connection(Stream, asyncio.BufferedProtocol):
         if waiting < self._waiting or not waiting:
             self._stuck_since = now
         self._waiting = waiting
-        if now - self.last_read_at > _ROOM_KEPT_S:
-            self.drop_room()
+        if now - self.last_read_at > _INPUT_BUFFER_KEPT_S:
+            self.drop_input_buffer()
         if now - self._stuck_since > _FILES_HELD_S and isinstance(transport, SocketTransport):
             transport.take_in()
         if "output" in self._pause_reasons and now - self._stuck_since > self.context.limits.output_stuck_s:
@@ -472,7 +473,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
 
     def held_bytes(self) -> int:
         """Bytes in the connection's buffers: output that waits, and input that is not complete."""
-        return self.out.size + self._waiting + self.input_room()
+        return self.out.size + self._waiting + self.input_buffer_bytes()
 
     def is_stuck(self, now: float) -> bool:
         """Whether output waits of which the peer took nothing since the last look but one."""

@@ -136,11 +136,11 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         tls, incoming = self._tls, self._incoming
         while not (self._paused or self._ended) and (incoming.pending or tls.pending()):
             view = cast(memoryview, self._above.get_buffer(-1))
-            room = len(view)
+            size = len(view)
             filled = 0
             try:
-                while filled < room and (incoming.pending or tls.pending()):
-                    count = tls.read(room - filled, view[filled:])
+                while filled < size and (incoming.pending or tls.pending()):
+                    count = tls.read(size - filled, view[filled:])
                     if not count:
                         self._ended = True
                         break

@@ -96,14 +96,14 @@ def check_ranges(mine: Sequence[Range], others: Sequence[Range], subscription: s
         ConsumerRefused: none at all, no range, or one that another consumer has.
 
     """
-    taken: list[Range] = []
+    checked: list[Range] = []
     for first, last in mine:
         if not 0 <= first <= last < SLOTS:
             raise ConsumerRefused(
                 f"{first} to {last} is no range of slots of subscription {subscription!r}",
                 remedy=f"slots are from 0 to {SLOTS - 1}",
             )
-        for ranges in (others, taken):
+        for ranges in (others, checked):
             # The one that begins last of those that do not begin behind it.
             at = bisect.bisect_right(ranges, (last, SLOTS))
             if not at or ranges[at - 1][1] < first:
@@ -114,6 +114,6 @@ def check_ranges(mine: Sequence[Range], others: Sequence[Range], subscription: s
                 f"consumer, {other_first} to {other_last}",
                 remedy="take other slots",
             )
-        bisect.insort(taken, (first, last))
+        bisect.insort(checked, (first, last))
     if not mine:
         raise ConsumerRefused(f"a sticky consumer of {subscription!r} has no slots", remedy="name ranges")

@@ -30,9 +30,9 @@ cdef bint goes_on(Cursor cursor, Place place)
 # The size of the next batch, when it is not in memory, or goes on, and is in the page cache and the like; 0: it is not.
 # Nothing changes.
 cdef size_t next_run(Cursor cursor, Place place, Py_ssize_t most, Next* next) except? 0
-# Behind next_run: read that batch and whole ones that follow, as `room` has place for; bytes, or 0.
-cdef size_t read_run(Cursor cursor, Place place, Next* next, uint8_t* into, size_t room, Run* run) except? 0
+# Behind next_run: read that batch and whole ones that follow, as fit into `capacity` bytes; bytes, or 0.
+cdef size_t read_run(Cursor cursor, Place place, Next* next, uint8_t* into, size_t capacity, Run* run) except? 0
 # The same, but where they lie; None: they are to be read.
-cdef Stretch find_run(Cursor cursor, Place place, Next* next, size_t room, Run* run)
+cdef Stretch find_run(Cursor cursor, Place place, Next* next, size_t capacity, Run* run)
 # Take that many, from position `first` on: settled at once, or out under the seqs from the one that is returned on.
 cdef uint64_t take_whole(Cursor cursor, uint64_t first, uint32_t count, bint settled) except 0

@@ -95,13 +95,13 @@ cdef size_t next_run(Cursor cursor, Place place, Py_ssize_t most, Next* next) ex
     return place.seek(cursor._log.resident, next.first, <Feed>next.feed, next.index, next.limit)
 
 
-cdef size_t read_run(Cursor cursor, Place place, Next* next, uint8_t* into, size_t room, Run* run) except? 0:
-    return place.read_run(cursor._log.resident, <Feed>next.feed, next.index, next.limit, next.timeless, into, room,
+cdef size_t read_run(Cursor cursor, Place place, Next* next, uint8_t* into, size_t capacity, Run* run) except? 0:
+    return place.read_run(cursor._log.resident, <Feed>next.feed, next.index, next.limit, next.timeless, into, capacity,
                           &next.small, run)
 
 
-cdef Stretch find_run(Cursor cursor, Place place, Next* next, size_t room, Run* run):
-    return place.find_run(cursor._log.resident, <Feed>next.feed, next.index, next.limit, next.timeless, room,
+cdef Stretch find_run(Cursor cursor, Place place, Next* next, size_t capacity, Run* run):
+    return place.find_run(cursor._log.resident, <Feed>next.feed, next.index, next.limit, next.timeless, capacity,
                           &next.small, run)
 
 

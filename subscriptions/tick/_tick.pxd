@@ -15,7 +15,7 @@ cdef class Gathering:                       # reads that come together; their tu
 
 cdef class Sink(Awaiting):
     cdef bint listed                        # has its place among those that are flushed
-    cdef Py_ssize_t room_left(self) except -1
+    cdef Py_ssize_t _output_capacity(self) except -1
     cdef int send_out(self) except -1
     cdef int has_output(self) except -1     # `send_out` is called in this turn
     cdef int served(self) except -1

@@ -20,7 +20,7 @@ class Gathering:
 class Sink(Awaiting):
     """A connection, which has output that a turn sends. Derive from it; C code may override the C methods."""
 
-    def room(self) -> int:
+    def output_capacity(self) -> int:
         """Bytes that may be encoded now; 0 = wait."""
 
     def flush(self) -> None:

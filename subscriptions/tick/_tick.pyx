@@ -62,8 +62,8 @@ cdef class Gathering:
 
 
 cdef class Sink(Awaiting):
-    cdef Py_ssize_t room_left(self) except -1:
-        return self.room()
+    cdef Py_ssize_t _output_capacity(self) except -1:
+        return self.output_capacity()
 
     cdef int send_out(self) except -1:
         self.flush()

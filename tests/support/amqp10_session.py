@@ -38,14 +38,14 @@ class Peer:
     def __init__(self, world: World, *, open_: Open | None = None, **options: Any) -> None:
         self.world = world
         self.out = OutBuffer()
-        self.room = 1 << 20
+        self.capacity = 1 << 20
         self.session = Session(
             world.broker,
             Options(**options),
             self.out,
             version="0",
             owner=self,
-            room=lambda: self.room,
+            output_capacity=lambda: self.capacity,
             dirty=lambda: None,
             flush=lambda: None,
             look=lambda: None,

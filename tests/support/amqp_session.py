@@ -116,14 +116,14 @@ class Client:
         self.world = world
         self.user = user
         self.out = OutBuffer()
-        self.room = 1 << 20
+        self.capacity = 1 << 20
         self.session = Session(
             world.broker,
             world.options,
             self.out,
             version="0.0.0",
             owner=self,
-            room=lambda: self.room - self.out.size,
+            output_capacity=lambda: self.capacity - self.out.size,
             dirty=lambda: None,
         )
         self.frames: list[tuple[int, object]] = []

@@ -78,7 +78,7 @@ class Peer(Sink):
         self.gateway.waits -= 1
         self.session.durable(ok)
 
-    def room(self) -> int:
+    def output_capacity(self) -> int:
         return max(self.space - self.out.size, 0)
 
     def pause_reading(self, reason: str) -> None:

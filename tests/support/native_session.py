@@ -126,7 +126,7 @@ class Client:
             world.options,
             self.out,
             owner=self,
-            room=lambda: 1 << 20,
+            output_capacity=lambda: 1 << 20,
             dirty=lambda: None,
             look=lambda: None,
             go_on=self._go_on,

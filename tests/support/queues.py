@@ -88,7 +88,7 @@ class Consumer:
         self.left = credit
         self.priority = priority
         self.no_ack = no_ack
-        self.room = 10**9
+        self.capacity = 10**9
         """Messages its output has room for, of which `credit` knows nothing."""
         self.got: list[int] = []
         """Positions."""
@@ -102,9 +102,9 @@ class Consumer:
         return self.left
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
-        mine = cursor.records()[first::step][: self.room]
+        mine = cursor.records()[first::step][: self.capacity]
         assert len(mine) <= self.left
-        self.room -= len(mine)
+        self.capacity -= len(mine)
         for seq, position, _, _, redelivered in mine:
             self.got.append(position)
             self.flags.append(redelivered)

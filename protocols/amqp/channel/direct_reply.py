@@ -62,7 +62,7 @@ class ReplyConsumer:
     def wake(self) -> None:
         """Deliver what the connection has room for."""
         session = self._channel.session
-        while self._started and self._backlog and session.room() > 0:
+        while self._started and self._backlog and session.output_capacity() > 0:
             key, props, body = self._backlog.popleft()
             self._held -= len(key) + len(props) + len(body)
             self._channel.core.encode_direct(self._wire_tag, key, props, body)

@@ -93,7 +93,7 @@ def consume(channel: Channel, method: Consume) -> None:
         method.no_ack,
         channel.prefetch,
         max(min(priority, 2**31 - 1), -(2**31)),
-        channel.session.room,
+        channel.session.output_capacity,
         channel.consumer_cancelled,
     )
     consumer.named = channel.session.name

@@ -64,9 +64,9 @@ class Transaction:
         """
         channel = self._channel
         routes = [routed(channel, message) for message in self._messages]
-        room = Capacity()
+        capacity = Capacity()
         for message, way in zip(self._messages, routes, strict=True):
-            if (guard := room.refusing(way.route, len(message.body))) is not None:
+            if (guard := capacity.refusing(way.route, len(message.body))) is not None:
                 raise soft(406, f"partial tx completion: {full(guard)}")
         lsn = 0
         with channel.session.log.unit():

@@ -33,7 +33,7 @@ cdef class Channel(Confirms):
     cdef uint32_t body_max              # largest payload of a frame we may send
     cdef readonly object owner          # the session's side of the channel
     cdef public bint closing            # channel.close was sent: everything but its answer is ignored
-    cdef public Sink sink               # of the output; None: `dirty` and `Consumer.room` are called instead
+    cdef public Sink sink               # of the output; None: `dirty` and `Consumer.output_capacity` are called instead
     cdef object dirty                   # called after output was encoded outside of a read
     cdef public object give_back        # None, or called with (cursor, seq) of a delivery that is requeued
     cdef public object tap              # None, or called with (queue, batch, index, redelivered) of each delivery
@@ -94,7 +94,7 @@ cdef class Consumer:
     cdef bint waits                         # stands in channel.waiting
     cdef Py_ssize_t share                   # of the shared limit, while it stands in channel.granted
     cdef uint64_t served                    # the channel's last delivery tag when it got something; 0 = never
-    cdef object room                        # callable: bytes the connection may still encode
+    cdef object output_capacity                        # callable: bytes the connection may still encode
     cdef object on_cancelled
     cdef public object named                # called for its connection's name; None: nobody said
     cdef Feed offsets                       # of a stream: entry i has offset i + offset_base; None: no stream
@@ -103,6 +103,6 @@ cdef class Consumer:
     cdef uint8_t head[260]                  # short string of the tag
     cdef Py_ssize_t head_size
 
-    cdef Py_ssize_t room_left(self) except -1
+    cdef Py_ssize_t _output_capacity(self) except -1
     cpdef Py_ssize_t credit(self) except -1
     cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1

@@ -18,7 +18,7 @@ class Channel(Confirms):
     """The session's side of the channel."""
     closing: bool
     sink: Sink | None
-    """The connection, for kernels: `dirty` and a consumer's `room` are not called then."""
+    """The connection, for kernels: `dirty` and a consumer's `output_capacity` are not called then."""
     """channel.close was sent: everything but its answer is ignored, and no consumer gets anything."""
     first_tag: int
     next_tag: int
@@ -123,10 +123,10 @@ class Consumer:
         no_ack: bool,
         limit: int,
         priority: int,
-        room: Callable[[], int],
+        output_capacity: Callable[[], int],
         on_cancelled: Callable[[Consumer, str], object],
     ) -> None:
-        """`room()`: how many bytes the connection takes now; `on_cancelled`: the queue let go."""
+        """`output_capacity()`: how many bytes the connection takes now; `on_cancelled`: the queue let go."""
 
     def of_stream(self, offsets: Feed, base: int, wanted: Callable[[Batch, int], bool] | None) -> None:
         """It reads a stream: entry i of `offsets` has offset base + i. `wanted`: a filter of records."""

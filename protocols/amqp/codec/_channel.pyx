@@ -472,7 +472,7 @@ def _served(Consumer consumer not None):
 
 cdef class Consumer:
     def __cinit__(self, Channel channel not None, bytes tag not None, object queue, bint no_ack, uint64_t limit,
-                  int priority, object room, object on_cancelled):
+                  int priority, object output_capacity, object on_cancelled):
         if PyBytes_GET_SIZE(tag) > 255:
             raise ValueError("a consumer tag has at most 255 bytes")
         self.channel = channel
@@ -481,7 +481,7 @@ cdef class Consumer:
         self.no_ack = no_ack
         self.limit = limit
         self.priority = priority
-        self.room = room
+        self.output_capacity = output_capacity
         self.on_cancelled = on_cancelled
         self.head[0] = <uint8_t>PyBytes_GET_SIZE(tag)
         memcpy(&self.head[1], PyBytes_AS_STRING(tag), PyBytes_GET_SIZE(tag))
@@ -513,13 +513,13 @@ cdef class Consumer:
                 return 0
             if not self.no_ack:
                 left = min(left, shared)
-        if self.room_left() <= 0:
+        if self._output_capacity() <= 0:
             return 0
         return left
 
-    cdef Py_ssize_t room_left(self) except -1:
+    cdef Py_ssize_t _output_capacity(self) except -1:
         """Bytes that its connection may still encode."""
-        return self.room() if self.channel.sink is None else self.channel.sink.room_left()
+        return self.output_capacity() if self.channel.sink is None else self.channel.sink._output_capacity()
 
     cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1:
         """Encode items first, first + step ... of `cursor`; how many."""
@@ -531,7 +531,7 @@ cdef class Consumer:
         cdef bytes offset = None
         if most <= 0:
             return 0
-        full = out.size + self.room_left()
+        full = out.size + self._output_capacity()
         while i < TAKEN.n and took < most and out.size < full:
             item = &TAKEN.items[i]
             if self.offsets is not None:

@@ -85,15 +85,15 @@ class Session:
         *,
         version: str,
         owner: object,
-        room: Callable[[], int],
+        output_capacity: Callable[[], int],
         dirty: Callable[[], object],
         look: Callable[[], object] = lambda: None,
         name: Callable[[], str] = lambda: "",
         sink: Sink | None = None,
     ) -> None:
-        """`owner` is the connection to the broker; `room`, `dirty`, `look`, `name` are the connection's.
+        """`owner` is the connection to the broker. The connection gives the functions after `owner`.
 
-        `sink` is the connection again, for kernels: they need not call `room` and `dirty` then.
+        `sink` is the connection again, for kernels: they need not call `output_capacity` and `dirty` then.
 
         `look` is called when something but the drivers has changed what the session wants.
         """
@@ -101,7 +101,7 @@ class Session:
         self.log = broker.log
         self.options = options
         self.out = out
-        self.room = room
+        self.output_capacity = output_capacity
         self.name = name
         self.sink = sink
         self._owner = owner
@@ -183,7 +183,7 @@ class Session:
     def hold_answer(self, size: int) -> None:
         """An answer of `size` bytes waits for its turn."""
         self._answers_held += size
-        self.stalled = self.room() <= self._answers_held
+        self.stalled = self.output_capacity() <= self._answers_held
 
     def give_answer(self, answer: bytes) -> None:
         """Its turn has come."""
@@ -195,7 +195,7 @@ class Session:
     def unstall(self) -> None:
         """Answers left, or there is room: the rest of the read may be handled."""
         if self.stalled:
-            self.stalled = self.room() <= self._answers_held
+            self.stalled = self.output_capacity() <= self._answers_held
 
     def forget(self, channel: Channel) -> None:
         """The channel is closed on both sides: its number is free."""

@@ -176,7 +176,7 @@ class OutgoingLink:
     def credit(self) -> int:
         """Messages that it would take now."""
         channel = self.channel
-        if not channel.may_send or channel.session.room() <= 0:
+        if not channel.may_send or channel.session.output_capacity() <= 0:
             return 0
         return min(self.link_credit, _DELIVER_MAX)
 

@@ -92,9 +92,9 @@ class Transaction:
         try:
             if self._failed is not None:
                 raise LinkError("amqp:transaction:rollback", self._failed.description or "")
-            room = Capacity()
+            capacity = Capacity()
             for message in self._messages:
-                guard = room.refusing(resolve(session, message), len(message.stored.body))
+                guard = capacity.refusing(resolve(session, message), len(message.stored.body))
                 if guard is not None:
                     raise LinkError("amqp:transaction:rollback", full(guard))
         except PenstockError as error:

@@ -82,7 +82,7 @@ class Session:
         *,
         version: str,
         owner: object,
-        room: Callable[[], int],
+        output_capacity: Callable[[], int],
         dirty: Callable[[], object],
         flush: Callable[[], object],
         look: Callable[[], object],
@@ -91,7 +91,7 @@ class Session:
         self.broker = broker
         self.options = options
         self.out = out
-        self.room = room
+        self.output_capacity = output_capacity
         self.dirty = dirty
         self.flush = flush
         self.name = name
@@ -139,7 +139,7 @@ class Session:
         with memoryview(buffer) as view:
             while at < size and self.state is not State.LOGIN and self.ended is None:
                 try:
-                    taken = self._one(view, at, size)
+                    consumed = self._one(view, at, size)
                 except PenstockError as error:
                     if self.state is State.CLOSING:
                         self.end("")
@@ -149,9 +149,9 @@ class Session:
                     return size
                 if self.elsewhere is not None:
                     return size
-                if not taken:
+                if not consumed:
                     break
-                at += taken
+                at += consumed
         if self.state is State.RUNNING:
             self._say_due()
         return size if self.ended is not None else at

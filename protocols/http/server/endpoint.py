@@ -100,7 +100,7 @@ class HttpConnection(Connection):
         """Under way, and who serves them; None while they are just begun."""
         self._quick = 0
         """Requests of this read that were served in it."""
-        self._room: asyncio.Event = asyncio.Event()
+        self._has_capacity: asyncio.Event = asyncio.Event()
         self._head_since: float | None = None
         self._idle_since = self.last_read_at
         self._rate_since = self.last_read_at
@@ -146,13 +146,13 @@ class HttpConnection(Connection):
     def on_lost(self) -> None:
         if self.session is not None:
             self.session.lost()
-        self._room.set()
+        self._has_capacity.set()
         for task in self._requests.values():
             if task is not None:
                 task.cancel()
 
     def on_writable(self) -> None:
-        self._room.set()
+        self._has_capacity.set()
         if self.session is not None:
             self.session.writable()
 
@@ -319,7 +319,7 @@ class HttpConnection(Connection):
         try:
             try:
                 if self._unsent() > _UNSENT_MAX:
-                    await self._have_room()
+                    await self._wait_output_capacity()
                 if request.handler is None:
                     self._app.routes.read(request)
                 if self.internal:
@@ -407,11 +407,11 @@ class HttpConnection(Connection):
             self._known = (header, request.local, before), identity
         return identity
 
-    async def _have_room(self) -> None:
+    async def _wait_output_capacity(self) -> None:
         """Wait while too much of earlier answers is unsent."""
         while not self.closing and self._unsent() > _UNSENT_MAX:
-            self._room.clear()
-            await self._room.wait()
+            self._has_capacity.clear()
+            await self._has_capacity.wait()
 
     def _unsent(self) -> int:
         waiting = self.transport.get_write_buffer_size() if self.transport is not None else 0
@@ -431,9 +431,13 @@ class HttpConnection(Connection):
         try:
             async for piece in pieces:
                 session.push(request, piece)
-                while not request.gone and not self.closing and not (self.room() and session.fits(request)):
-                    self._room.clear()
-                    await self._room.wait()
+                while (
+                    not request.gone
+                    and not self.closing
+                    and not (self.output_capacity() and session.fits(request))
+                ):
+                    self._has_capacity.clear()
+                    await self._has_capacity.wait()
                 if request.gone or self.closing:
                     return
         except BaseException:

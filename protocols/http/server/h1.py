@@ -95,7 +95,7 @@ class Host(Protocol):
     def date(self) -> str:
         """The time, as the header has it."""
 
-    def room(self) -> int:
+    def output_capacity(self) -> int:
         """Bytes of output that are welcome now; after 0 the session is told when there is room again."""
 
 

@@ -320,11 +320,11 @@ class H2Session:
         frames = 0
         while stream.pieces:
             window = self._h2.local_flow_control_window(stream_id)
-            room = min(window, self._h2.max_outbound_frame_size)
-            if room <= 0:
+            sendable = min(window, self._h2.max_outbound_frame_size)
+            if sendable <= 0:
                 break
             piece = stream.pieces[0]
-            part, rest = piece[:room], piece[room:]
+            part, rest = piece[:sendable], piece[sendable:]
             if rest:
                 stream.pieces[0] = rest
             else:

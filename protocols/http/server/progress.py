@@ -19,24 +19,24 @@ STALLED: Final = f"took less than {LEAST} bytes of its answers in {WITHIN_S:.0f}
 class Progress:
     """Of one connection or stream."""
 
-    __slots__ = ("_since", "_taken")
+    __slots__ = ("_received", "_since")
 
     def __init__(self) -> None:
         self._since: float | None = None
         """None: nothing waits."""
-        self._taken = 0
+        self._received = 0
 
-    def stalled(self, waiting: int, taken: int, now: float) -> bool:
+    def stalled(self, waiting: int, received: int, now: float) -> bool:
         """Whether the peer takes too little; to be asked about once a second.
 
         Args:
             waiting: Bytes that wait for the peer.
-            taken: Bytes that the peer has taken since it came.
+            received: Bytes that the peer has received since it came.
             now: Seconds of a clock that only rises.
 
         """
         if not waiting:
             self._since = None
-        elif self._since is None or taken - self._taken >= LEAST:
-            self._since, self._taken = now, taken
+        elif self._since is None or received - self._received >= LEAST:
+            self._since, self._received = now, received
         return self._since is not None and now - self._since > WITHIN_S

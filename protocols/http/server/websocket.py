@@ -159,9 +159,9 @@ class WsSession:
     # The conversation's
 
     @property
-    def room(self) -> bool:
+    def is_writable(self) -> bool:
         """Whether more output is welcome; if not, `Conversation.writable` follows."""
-        return self._host.room() > 0
+        return self._host.output_capacity() > 0
 
     async def receive_text(self) -> str | None:
         """The next message; None: the peer is gone."""

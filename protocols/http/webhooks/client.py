@@ -124,9 +124,9 @@ class _Connection(asyncio.Protocol):
         self._in_body = self._answer.status >= 200
 
     def on_body(self, body: bytes) -> None:
-        room = _BODY_MAX - len(self._body)
-        self._body += body[:room]
-        if len(body) > room:
+        left = _BODY_MAX - len(self._body)
+        self._body += body[:left]
+        if len(body) > left:
             self._complete()  # the rest does not matter, and the connection is not worth reading it
             self.close()
 

@@ -127,7 +127,7 @@ class Endpoint:
         """How long nothing is sent because the receiver asked for it, or the breaker is open."""
         return max(self._rest_until_s - now_s, 0.0)
 
-    def room(self, now_s: float) -> int:
+    def capacity(self, now_s: float) -> int:
         """How many more messages it would hold: some in reserve, and none while it rests as a whole.
 
         Messages that wait for their next attempt are held beside these, up to a limit.

@@ -38,8 +38,8 @@ cdef class Deliverer(PublishEncoder):
     cdef Choice choice_of(self, Cursor cursor, uint32_t match)
     cdef bint is_readable(self, bytes topic) except -1
     cdef drop(self, Cursor cursor, uint64_t seq, Flight* flight, uint32_t packet_id)
-    cdef Py_ssize_t shared_run(self, Cursor cursor, Choice choice, Py_ssize_t room, int64_t now_ms) except -1
-    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step, Py_ssize_t room,
+    cdef Py_ssize_t shared_run(self, Cursor cursor, Choice choice, Py_ssize_t capacity, int64_t now_ms) except -1
+    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step, Py_ssize_t capacity,
                              int64_t now_ms, Choice shared=*, dict claims=*) except -1
 
 

@@ -75,12 +75,12 @@ class Deliverer(PublishEncoder):
         cursor: Cursor,
         first: int,
         step: int,
-        room: int,
+        capacity: int,
         now_ms: int,
         shared: Choice | None = None,
         claims: dict[int, Any] | None = None,
     ) -> int:
-        """Encode items first, first + step ... of the cursor, about `room` bytes; how many were taken.
+        """Encode items first, first + step ... of the cursor, about `capacity` bytes; how many were taken.
 
         `shared`: the cursor is that of a shared subscription, and this is what each item means. Items whose
         positions are in `claims` are taken but not sent: see `take_claimed`.

@@ -92,7 +92,7 @@ cdef class Deliverer(PublishEncoder):
         self.memo_choice = choice
         return choice
 
-    cdef Py_ssize_t shared_run(self, Cursor cursor, Choice choice, Py_ssize_t room, int64_t now_ms) except -1:
+    cdef Py_ssize_t shared_run(self, Cursor cursor, Choice choice, Py_ssize_t capacity, int64_t now_ms) except -1:
         """Deliver all items from or into a shared run; 0 = it cannot be shared, nothing was done."""
         cdef Run* run = find_run(self.version, choice.qos, choice.retain_as_published, choice.ids)
         cdef Message message
@@ -118,7 +118,7 @@ cdef class Deliverer(PublishEncoder):
                     self.delivered_bytes = payloads
                     run.size = -1
                     return 0
-                if self.out.size - began > room:
+                if self.out.size - began > capacity:
                     self.out.size = began
                     self.delivered_bytes = payloads
                     return 0
@@ -133,7 +133,7 @@ cdef class Deliverer(PublishEncoder):
             run.payloads = self.delivered_bytes - payloads
             keep_run(run, self.out._start + began)
         else:
-            if run.size > room or run.largest > <Py_ssize_t>self.max_packet:
+            if run.size > capacity or run.largest > <Py_ssize_t>self.max_packet:
                 return 0
             memcpy(self.out.reserve(run.size), run.data, run.size)
             self.out.commit(run.size)
@@ -143,7 +143,7 @@ cdef class Deliverer(PublishEncoder):
         self.delivered += TAKEN.n
         return TAKEN.n
 
-    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step, Py_ssize_t room,
+    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step, Py_ssize_t capacity,
                              int64_t now_ms, Choice shared=None, dict claims=None) except -1:
         cdef Item* item
         cdef Batch batch
@@ -159,12 +159,12 @@ cdef class Deliverer(PublishEncoder):
         if first < 0 or step < 1:
             raise ValueError("first is at least 0, step at least 1")
         if (shared is None and step == 1 and first == 0 and TAKEN.run_count > 1 and TAKEN.run_count == TAKEN.n
-                and self.inflight.unsent == 0 and room > 0 and not self.alias_maximum and self.guard is None):
+                and self.inflight.unsent == 0 and capacity > 0 and not self.alias_maximum and self.guard is None):
             item = &TAKEN.items[0]
             batch = <Batch>item.batch
             choice = self.choice_of(cursor, item.match)
             if choice is not None and choice.own is choice and batch.base_lsn + item.index >= self.skip_qos0_before:
-                took = self.shared_run(cursor, choice, room, now_ms)
+                took = self.shared_run(cursor, choice, capacity, now_ms)
                 if took:
                     return took
         while source < len(self.inflight.cursors) and self.inflight.cursors[source] is not cursor:
@@ -225,7 +225,7 @@ cdef class Deliverer(PublishEncoder):
                         took += 1
                         i += step
                         continue
-                    if self.inflight.room() <= 0:
+                    if self.inflight.send_quota() <= 0:
                         break
                     qos = 2 if flight.state != 1 else 1
                     header |= qos << 1 | 8
@@ -233,7 +233,7 @@ cdef class Deliverer(PublishEncoder):
                     # After an unclean stop nobody knows what was sent at QoS 1; at QoS 2 the ids are on disk.
                     # A member of a group gets under a new id what is new to it.
                     header |= qos << 1 | (8 if qos == 1 and item.redelivered and shared is None else 0)
-                    if self.inflight.room() <= 0:
+                    if self.inflight.send_quota() <= 0:
                         break
                 # The size is known before an id is spent on it.
                 if self.too_large(&message, choice.ids):
@@ -258,7 +258,7 @@ cdef class Deliverer(PublishEncoder):
                 self.delivered += 1
             took += 1
             i += step
-            if self.out.size + self.held.size - began >= room:
+            if self.out.size + self.held.size - began >= capacity:
                 break
         return took
 
@@ -340,19 +340,19 @@ cdef class SessionFastPath(FastPath):
         cdef Cursor cursor = self.cursor
         cdef Deliverer deliverer = self.deliverer
         cdef Inflight inflight = deliverer.inflight
-        cdef Py_ssize_t wanted = MAX_TAKE, room, n, took
+        cdef Py_ssize_t wanted = MAX_TAKE, capacity, n, took
         if cursor.scheduled:
             return STARVED              # it has its turn in any case
-        room = self.sink.room_left()
-        if room <= 0:
+        capacity = self.sink._output_capacity()
+        if capacity <= 0:
             return STARVED
         if self.needs_ids:
-            wanted = min(inflight.room(), wanted)
+            wanted = min(inflight.send_quota(), wanted)
             if wanted <= 0:
                 return STARVED
         n = cursor.take(wanted)
         if n:
-            took = deliverer.deliver(cursor, 0, 1, room, self.appender.now())
+            took = deliverer.deliver(cursor, 0, 1, capacity, self.appender.now())
             if deliverer.pubrels or deliverer.orphans or (deliverer.persistent and inflight.needs_saving()):
                 self.after()
             if at_once:

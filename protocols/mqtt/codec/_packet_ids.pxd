@@ -43,7 +43,7 @@ cdef class Inflight:
 
     cdef Flight* find(self, uint32_t packet_id) noexcept
     cdef int grow(self) except -1
-    cpdef Py_ssize_t room(self)
+    cpdef Py_ssize_t send_quota(self)
     cdef uint32_t assign(self, uint64_t lsn, uint64_t seq, uint16_t source, int qos) except? 0
     cdef void free_entry(self, Flight* flight) noexcept
     cdef void settle(self, Flight* flight)

@@ -73,7 +73,7 @@ class Inflight:
     def give_back(self, packet_id: int) -> None:
         """The id was not used after all."""
 
-    def room(self) -> int:
+    def send_quota(self) -> int:
         """Ids that may be assigned now; whoever got 0 is told by `take_freed` when there are some again."""
 
     def take_freed(self) -> bool:

@@ -87,7 +87,7 @@ cdef class Inflight:
         self.mask = size - 1
         return 0
 
-    cpdef Py_ssize_t room(self):
+    cpdef Py_ssize_t send_quota(self):
         if self.sent >= self.window:
             self.starved = True
             return 0
@@ -96,7 +96,7 @@ cdef class Inflight:
     cdef uint32_t assign(self, uint64_t lsn, uint64_t seq, uint16_t source, int qos) except? 0:
         """The next packet id, now in flight; 0 when the client's window or the id space is full."""
         cdef Flight* flight
-        if self.room() <= 0:
+        if self.send_quota() <= 0:
             return 0
         if self.held >= PACKET_IDS:
             self.starved = True
@@ -253,7 +253,7 @@ cdef class Inflight:
 
     def resend(self, uint32_t packet_id):
         cdef Flight* flight = self.find(packet_id)
-        if flight == NULL or flight.sent or self.room() <= 0:
+        if flight == NULL or flight.sent or self.send_quota() <= 0:
             return False
         flight.sent = 1
         self.sent += 1

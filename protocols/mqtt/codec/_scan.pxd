@@ -45,9 +45,9 @@ cdef class Scanner(QuickReader):
 
     cdef list aliases
     cdef uint8_t* memo
-    cdef Py_ssize_t memo_size, memo_room
+    cdef Py_ssize_t memo_size, memo_capacity
     cdef uint8_t* scratch
-    cdef Py_ssize_t scratch_room
+    cdef Py_ssize_t scratch_capacity
 
     cdef Answer* ring
     cdef uint64_t mask, head, tail, stamp_from

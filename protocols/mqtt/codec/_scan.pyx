@@ -197,12 +197,12 @@ cdef class Scanner(QuickReader):
             levels += topic[i] == c"/"
         if levels > self.max_levels:
             return REASON_TOPIC_INVALID
-        if size > self.memo_room:
+        if size > self.memo_capacity:
             memo = <uint8_t*>realloc(self.memo, size + 64)
             if memo == NULL:
                 raise MemoryError
             self.memo = memo
-            self.memo_room = size + 64
+            self.memo_capacity = size + 64
         memcpy(self.memo, topic, size)
         self.memo_size = size
         return 0
@@ -274,12 +274,12 @@ cdef class Scanner(QuickReader):
                     if found.alias_at == 0:
                         block += 3
                     elif <Py_ssize_t>found.alias_at + 3 < block_size:
-                        if block_size > self.scratch_room:
+                        if block_size > self.scratch_capacity:
                             scratch = <uint8_t*>realloc(self.scratch, block_size)
                             if scratch == NULL:
                                 raise MemoryError
                             self.scratch = scratch
-                            self.scratch_room = block_size
+                            self.scratch_capacity = block_size
                         memcpy(self.scratch, block, found.alias_at)
                         memcpy(self.scratch + found.alias_at, block + found.alias_at + 3, block_size - found.alias_at - 3)
                         block = self.scratch

@@ -197,18 +197,18 @@ class Delivery:
 
     def credit_at(self, qos: int) -> int:
         """The same for messages of this QoS, or above 0 for any other."""
-        if not self._open or self._host.room() <= 0:
+        if not self._open or self._host.output_capacity() <= 0:
             return 0
         if not qos:
             return _DELIVER_MAX
-        return min(self._inflight.room(), _DELIVER_MAX)
+        return min(self._inflight.send_quota(), _DELIVER_MAX)
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
         """Encode items of the cursor; how many were taken."""
-        room = self._host.room()
-        if room <= 0:
+        capacity = self._host.output_capacity()
+        if capacity <= 0:
             return 0
-        took = self._deliverer.deliver(cursor, first, step, room, self._log.now_ms())
+        took = self._deliverer.deliver(cursor, first, step, capacity, self._log.now_ms())
         self._after_delivery()
         return took
 
@@ -255,11 +255,13 @@ class Delivery:
 
     def deliver_shared(self, cursor: Cursor, first: int, step: int, member: Member) -> int:
         """Encode items of a group's cursor; how many were taken."""
-        room = self._host.room()
-        if room <= 0:
+        capacity = self._host.output_capacity()
+        if capacity <= 0:
             return 0
         claims = member.share.claims or None
-        took = self._deliverer.deliver(cursor, first, step, room, self._log.now_ms(), member.choice, claims)
+        took = self._deliverer.deliver(
+            cursor, first, step, capacity, self._log.now_ms(), member.choice, claims
+        )
         if claims is not None:
             member.share.claimed(self._deliverer.take_claimed())
         self._after_delivery()
@@ -272,7 +274,7 @@ class Delivery:
     def pump_shared(self) -> None:
         """Send again what was under way at QoS 2 when the last connection ended (mqtt5:4.8.2-4)."""
         inflight = self._inflight
-        while self._shared_again and self._open and not self._loading and self._host.room() > 0:
+        while self._shared_again and self._open and not self._loading and self._host.output_capacity() > 0:
             packet_id, lsn, cursor = self._shared_again[0]
             if not inflight.known(packet_id):
                 return  # the group's cursor has not come to it since the restart: nothing could settle it
@@ -281,7 +283,7 @@ class Delivery:
                 self._loading = True
                 self._log.load(lsn, self._loaded)
                 return
-            if inflight.room() <= 0:
+            if inflight.send_quota() <= 0:
                 return
             self._shared_again.popleft()
             # Unsubscribed since, but delivery was begun and is completed.
@@ -305,5 +307,5 @@ class Delivery:
     def pump_retained(self) -> None:
         """Deliver retained messages while there is room and a packet id."""
         if self._open and self._retained.waiting:
-            self._retained.pump(self._host.room, self._log.now_ms())
+            self._retained.pump(self._host.output_capacity, self._log.now_ms())
             self._host.dirty()

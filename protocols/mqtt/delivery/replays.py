@@ -171,22 +171,22 @@ class Replay:
 
     def credit(self) -> int:
         """Messages that may be delivered now."""
-        if self._last < 0 or self._host.room() <= 0:
+        if self._last < 0 or self._host.output_capacity() <= 0:
             return 0
         self._check_end(self._queue.cursor)
         return _DELIVER_MAX
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
         """Encode items of the cursor; how many were taken."""
-        room = self._host.room()
-        if room <= 0:
+        capacity = self._host.output_capacity()
+        if capacity <= 0:
             return 0
         now_ms = self._queue.log.now_ms()
         took = 0
         if not self._ended:
             # One by one as long as it is history: its end has a place of its own in between.
             for _, position, _, _, _ in cursor.records()[first::step]:
-                if position > self._last or self._host.room() <= 0:
+                if position > self._last or self._host.output_capacity() <= 0:
                     break
                 took += self._deliverer.deliver(
                     cursor, first + step * took, cursor.taken_count, capacity, now_ms

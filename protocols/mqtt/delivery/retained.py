@@ -56,10 +56,10 @@ class RetainedDelivery:
             self._walks = deque()
         self._walks.append((subscription, walk))
 
-    def pump(self, room: Callable[[], int], now_ms: int) -> None:
+    def pump(self, capacity: Callable[[], int], now_ms: int) -> None:
         """Deliver while there is room (bytes) and a packet id; call again when there is more of either."""
         client, ids, deliverer = self._client, self._ids, self._deliverer
-        while self._again and room() > 0:
+        while self._again and capacity() > 0:
             packet_id, token = self._again[0]
             kept = ids.tokens.get(token)
             if kept is None or not ids.inflight.resend(packet_id):
@@ -72,7 +72,7 @@ class RetainedDelivery:
             deliverer.publish(
                 kept.topic, kept.block, kept.payload, kept.qos, True, kept.ids, packet_id, True, elapsed_s
             )
-        while self._walks and room() > 0:
+        while self._walks and capacity() > 0:
             subscription, walk = self._walks[0]
             if client.subscriptions.get(subscription.topic) is not subscription:
                 self._walks.popleft()  # unsubscribed meanwhile

@@ -28,7 +28,7 @@ class Host(Protocol):
 
     @property
     def sink(self) -> Sink:
-        """The connection itself, for kernels: its `room` and `flush` are the ones below."""
+        """The connection itself, for kernels: its `output_capacity` and `flush` are the ones below."""
 
     def dirty(self) -> None:
         """`out` has something, or the log has: have a turn run."""
@@ -42,7 +42,7 @@ class Host(Protocol):
     def await_synced(self, lsn: int) -> None:
         """The same for synced."""
 
-    def room(self) -> int:
+    def output_capacity(self) -> int:
         """Bytes that may be encoded now; 0 = wait for `writable`."""
 
     def pause_reading(self, reason: str) -> None:

@@ -57,7 +57,7 @@ cdef class Consumer(BatchConsumer):
     cdef bint extended                  # some that are out count from later than they were delivered
     cdef readonly uint64_t delivered, acknowledged
     cdef readonly object host           # the session it belongs to
-    cdef object room
+    cdef object output_capacity
     cdef int small                      # batches handed on last that were small: see is_worth
     cdef Place place                    # where it reads what is stored; None: it did not yet
     cdef public object watch            # called once, when something is out; None: nobody waits for that

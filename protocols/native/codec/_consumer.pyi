@@ -103,7 +103,7 @@ class Consumer(BatchConsumer):
         id: int,
         queue: Queue | None,
         host: Host,
-        room: Callable[[], int],
+        output_capacity: Callable[[], int],
         *,
         priority: int = 0,
         auto: bool = False,
@@ -111,7 +111,7 @@ class Consumer(BatchConsumer):
         name: str = "",
         ranges: list[tuple[int, int]] | None = None,
     ) -> None:
-        """`room` answers the bytes of output that may still be encoded now."""
+        """`output_capacity` answers the bytes of output that may still be encoded now."""
     def grant(self, messages: int, size: int) -> None:
         """More credit."""
     def pull(self, pull: Pull) -> None:

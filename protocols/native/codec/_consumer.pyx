@@ -72,9 +72,9 @@ cdef class Outgoing:
         return 0
 
 
-cdef size_t bounded(size_t room, size_t least, size_t most) noexcept:
+cdef size_t bounded(size_t capacity, size_t least, size_t most) noexcept:
     """Bytes of a run: as many as there is room for, but a first batch of `least` bytes, which are at most `most`."""
-    return max(min(min(room, <size_t>RUN_BYTES), most), least)
+    return max(min(min(capacity, <size_t>RUN_BYTES), most), least)
 
 
 cdef uint32_t slot_of_item(Item* item) noexcept:
@@ -110,13 +110,13 @@ cdef class Pull:
 
 
 cdef class Consumer(BatchConsumer):
-    def __cinit__(self, Outgoing outgoing not None, uint32_t id, object queue, object host, object room, *, int priority=0,
+    def __cinit__(self, Outgoing outgoing not None, uint32_t id, object queue, object host, object output_capacity, *, int priority=0,
                   bint auto=False, int64_t unacked_max=50_000, str name="", list ranges=None):
         self.outgoing = outgoing
         self.id = id
         self.queue = queue
         self.host = host
-        self.room = room
+        self.output_capacity = output_capacity
         self.priority = priority
         self.auto = auto
         self.unacked_max = unacked_max
@@ -206,7 +206,7 @@ cdef class Consumer(BatchConsumer):
         if left <= 0:
             self.starving = True
             return 0
-        if self.room() <= 0:
+        if self.output_capacity() <= 0:
             return 0
         return min(<Py_ssize_t>left, <Py_ssize_t>TAKE_MAX)
 
@@ -222,7 +222,7 @@ cdef class Consumer(BatchConsumer):
         if self.cursor is not cursor:
             self.forget()
             self.cursor = cursor
-        full = self.outgoing.out.size + <Py_ssize_t>self.room()
+        full = self.outgoing.out.size + <Py_ssize_t>self.output_capacity()
         while i < TAKEN.n and took < most and self.outgoing.out.size < full:
             if self.messages > 0 and self.size > 0:
                 n = self.encode_run(cursor, i, step, min(most - took, <Py_ssize_t>self.messages), self.size, 0, &used)
@@ -358,7 +358,7 @@ cdef class Consumer(BatchConsumer):
         for: as a stretch of its file, or read to where it is sent from."""
         cdef Next next
         cdef Run run
-        cdef Py_ssize_t room = self.room()
+        cdef Py_ssize_t capacity = self.output_capacity()
         cdef size_t size
         cdef uint8_t* p
         cdef Stretch stretch
@@ -371,14 +371,14 @@ cdef class Consumer(BatchConsumer):
             return 0
         if self.outgoing.out.takes_files:
             stretch = find_run(cursor, self.place, &next,
-                               bounded(<size_t>(FILE_BYTES * room), size, <size_t>size_most), &run)
+                               bounded(<size_t>(FILE_BYTES * capacity), size, <size_t>size_most), &run)
             if stretch is not None:
                 self.small = next.small
                 p = self.outgoing.out.reserve(HEAD + STORED_HEAD) + HEAD + STORED_HEAD
                 return self.put_stored(cursor, p, stretch.size, stretch, next.first, run.count, run.blobs)
-        room = <Py_ssize_t>bounded(<size_t>room, size, <size_t>size_most)
-        p = self.outgoing.out.reserve(HEAD + STORED_HEAD + room) + HEAD + STORED_HEAD
-        size = read_run(cursor, self.place, &next, p, room, &run)
+        capacity = <Py_ssize_t>bounded(<size_t>capacity, size, <size_t>size_most)
+        p = self.outgoing.out.reserve(HEAD + STORED_HEAD + capacity) + HEAD + STORED_HEAD
+        size = read_run(cursor, self.place, &next, p, capacity, &run)
         if size == 0:
             return 0
         self.small = next.small
@@ -392,7 +392,7 @@ cdef class Consumer(BatchConsumer):
             self.forget()
             self.cursor = cursor
         if not self.auto:
-            self.held.have_room(count)
+            self.held.reserve(count)
         seq = take_whole(cursor, first, count, self.auto)
         put_head(p - STORED_HEAD - HEAD, STORED_HEAD + size, T_DELIVER_STORED, self.id)
         store64(p - 24, self.held.next)

@@ -21,11 +21,11 @@ cdef class Held:
     cdef readonly uint64_t first, next
     cdef readonly int64_t unacked
     cdef Apart* aside           # older ones, by tag
-    cdef Py_ssize_t aside_n, aside_room
+    cdef Py_ssize_t aside_n, aside_capacity
     cdef Py_ssize_t found       # where aside the last one was that was found there
     cdef readonly int64_t unacked_aside
 
-    cdef int have_room(self, uint64_t more) except -1
+    cdef int reserve(self, uint64_t more) except -1
     cdef Unacked* add(self) except NULL
     cdef void skip(self, uint64_t count) noexcept
     cdef void add_all(self, uint64_t seq, uint32_t count, double now) noexcept

@@ -28,7 +28,7 @@ cdef class Held:
 
     # Delivering
 
-    cdef int have_room(self, uint64_t more) except -1:
+    cdef int reserve(self, uint64_t more) except -1:
         """In the ring, for so many more deliveries."""
         cdef uint64_t capacity, i
         cdef Unacked* grown
@@ -64,12 +64,12 @@ cdef class Held:
                 self.aside[n] = self.aside[i]
                 n += 1
         self.aside_n = n
-        if most > self.aside_room:
+        if most > self.aside_capacity:
             grown = <Apart*>realloc(self.aside, 2 * most * sizeof(Apart))
             if grown == NULL:
                 raise MemoryError
             self.aside = grown
-            self.aside_room = 2 * most
+            self.aside_capacity = 2 * most
         for tag in range(self.first, self.next):
             if self.ring[tag & self.mask].out:
                 self.aside[n].tag = tag
@@ -83,7 +83,7 @@ cdef class Held:
     cdef Unacked* add(self) except NULL:
         """One more is out: its place, to be filled."""
         cdef Unacked* entry
-        self.have_room(1)
+        self.reserve(1)
         entry = &self.ring[self.next & self.mask]
         entry.out = True
         self.next += 1
@@ -197,7 +197,7 @@ cdef class Held:
 
     def deliver(self, uint32_t count):
         cdef uint64_t tag = self.next
-        self.have_room(count)
+        self.reserve(count)
         self.add_all(0, count, 0)
         return tag
 
@@ -219,4 +219,4 @@ cdef class Held:
 
     @property
     def places(self):
-        return (self.mask + 1 if self.ring != NULL else 0) + self.aside_room
+        return (self.mask + 1 if self.ring != NULL else 0) + self.aside_capacity

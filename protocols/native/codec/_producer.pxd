@@ -33,7 +33,7 @@ cdef class Producer:
 
 cdef class Confirms:
     cdef Confirm* pending               # [pending_first, pending_end)
-    cdef Py_ssize_t pending_first, pending_end, pending_room
+    cdef Py_ssize_t pending_first, pending_end, pending_capacity
     cdef uint64_t wait_written, wait_synced
 
     cdef int push(self, uint32_t id, uint64_t sequence, uint32_t count, uint64_t position, uint64_t lsn,

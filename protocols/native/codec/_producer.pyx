@@ -126,23 +126,23 @@ cdef class Confirms:
 
     cdef int push(self, uint32_t id, uint64_t sequence, uint32_t count, uint64_t position, uint64_t lsn,
                   bint synced, bint repeated, bint unrouted) except -1:
-        cdef Py_ssize_t room, n = self.pending_end - self.pending_first, i
+        cdef Py_ssize_t capacity, n = self.pending_end - self.pending_first, i
         cdef Confirm* grown
         cdef Confirm* entry
-        if self.pending_end == self.pending_room:
-            if n * 2 <= self.pending_room and self.pending_room:
+        if self.pending_end == self.pending_capacity:
+            if n * 2 <= self.pending_capacity and self.pending_capacity:
                 for i in range(n):
                     self.pending[i] = self.pending[self.pending_first + i]
             else:
-                room = max(2 * self.pending_room, <Py_ssize_t>16)
-                grown = <Confirm*>malloc(room * sizeof(Confirm))
+                capacity = max(2 * self.pending_capacity, <Py_ssize_t>16)
+                grown = <Confirm*>malloc(capacity * sizeof(Confirm))
                 if grown == NULL:
                     raise MemoryError
                 for i in range(n):
                     grown[i] = self.pending[self.pending_first + i]
                 free(self.pending)
                 self.pending = grown
-                self.pending_room = room
+                self.pending_capacity = capacity
             self.pending_first = 0
             self.pending_end = n
         entry = &self.pending[self.pending_end]

@@ -63,7 +63,7 @@ class Consuming:
             handle,
             queue,
             session,
-            session.room,
+            session.output_capacity,
             priority=priority,
             auto=auto,
             unacked_max=min(unacked_max or most, most),

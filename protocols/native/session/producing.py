@@ -233,13 +233,13 @@ class Producing:
         """
         session = self._session
         ways = [self._way(producer.key, props, body) for props, body in records]
-        room = Capacity()
+        capacity = Capacity()
         for at, (route, record) in enumerate(ways):
             if route.error is not None:
                 assert isinstance(route.error, PenstockError)
                 self.refused(producer.id, sequence, len(records), route.error)
                 return
-            guard = room.refusing(route, len(record.body))
+            guard = capacity.refusing(route, len(record.body))
             if guard is not None and (producer.name or not _buries(guard)):
                 error = RequestError(
                     "full",

@@ -55,7 +55,7 @@ class RawReads:
     def go_on(self) -> None:
         """Begin the next one, if there is room for it."""
         session = self._session
-        if self._reading or not self._waiting or not session.running or session.room() <= 0:
+        if self._reading or not self._waiting or not session.running or session.output_capacity() <= 0:
             return
         id, kind, number, inode, offset, size = self._waiting.popleft()
         self._reading = True

@@ -95,7 +95,7 @@ class Session:
         out: OutBuffer,
         *,
         owner: object,
-        room: Callable[[], int],
+        output_capacity: Callable[[], int],
         dirty: Callable[[], None],
         look: Callable[[], None],
         go_on: Callable[[], None],
@@ -108,7 +108,7 @@ class Session:
         self.broker = broker
         self.options = options
         self.log = broker.log
-        self.room = room
+        self.output_capacity = output_capacity
         self.name = name
         self._deaf = deaf
         self.dirty = dirty

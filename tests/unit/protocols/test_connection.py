@@ -95,9 +95,9 @@ async def test_the_buffer_of_a_large_packet_is_kept_for_the_next_and_given_up_in
             writer.write(packet(body))
             await reader.readexactly(4)
         assert echo.input_bytes() == 0
-        assert echo.input_room() >= 300_000
+        assert echo.input_buffer_bytes() >= 300_000
         echo.check(echo.last_read_at + 60)
-        assert echo.input_room() == 0
+        assert echo.input_buffer_bytes() == 0
         writer.write(b"".join(map(packet, bodies)))
         await reader.readexactly(4 * len(bodies))
         assert echo.packets[1:] == bodies + bodies
@@ -111,7 +111,7 @@ async def test_an_announced_size_takes_no_memory_before_its_bytes_arrive() -> No
         writer.write((1 << 30).to_bytes(4, "big") + b"few")
         await asyncio.sleep(0.05)
         assert stack.made[0].input_bytes() == 7
-        assert len(ARENA) < stack.made[0].input_room() <= 2 * len(ARENA)
+        assert len(ARENA) < stack.made[0].input_buffer_bytes() <= 2 * len(ARENA)
 
 
 async def test_a_client_that_says_nothing_is_dropped_in_time() -> None:
@@ -210,18 +210,18 @@ async def test_output_above_the_mark_leaves_no_room_until_the_peer_reads() -> No
         woken = asyncio.Event()
         echo.on_writable = woken.set  # type: ignore[method-assign]
         echo.out.write(bytes(100_000))
-        assert echo.room() == 0
+        assert echo.output_capacity() == 0
         echo.flush()
         while echo.writable:
             echo.out.write(bytes(100_000))
             echo.flush()
             await asyncio.sleep(0)
         woken.clear()
-        assert echo.room() == 0
+        assert echo.output_capacity() == 0
         async with asyncio.timeout(LIMIT_S):
             while not woken.is_set():
                 await reader.read(1 << 20)
-        assert echo.room() == 100_000
+        assert echo.output_capacity() == 100_000
 
 
 async def test_a_peer_that_sends_and_never_reads_is_not_read_and_then_dropped() -> None:

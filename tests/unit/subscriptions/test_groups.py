@@ -213,7 +213,7 @@ def test_one_whose_output_filled_up_is_asked_for_its_credit_again(
     group = _group(world, feed, Kind.KEY_SHARED)
     one = Taker(group, "one")
     group.attach(one)
-    one.room = 2
+    one.capacity = 2
     asked: list[int] = []
 
     def credit() -> int:
@@ -224,7 +224,7 @@ def test_one_whose_output_filled_up_is_asked_for_its_credit_again(
     positions = _send(world, feed, "a", "b", "c")
     assert (one.got, asked[-1]) == (positions[:2], 2)
     monkeypatch.undo()
-    one.room = 10
+    one.capacity = 10
     group.credit_gained()
     loop.settle()
     assert one.got == positions

@@ -123,12 +123,12 @@ def test_messages_without_output_capacity_go_out_next_in_order_and_uncounted(
 ) -> None:
     queue = world.queue("q", feed)
     consumer = attach(queue)
-    consumer.room = 2
+    consumer.capacity = 2
     positions = world.publish(feed, n=5)
     world.loop.settle()
     assert consumer.got == positions[:2]
     assert queue.ready_count == 3
-    consumer.room = 10**9
+    consumer.capacity = 10**9
     queue.credit_gained()
     world.loop.settle()
     assert consumer.got == positions
@@ -139,7 +139,7 @@ def test_a_consumer_that_took_a_part_is_asked_for_its_credit_again(world: World,
     """A consumer learns from `credit` that it is waited for: one whose output filled up must be asked."""
     queue = world.queue("q", feed)
     consumer = attach(queue)
-    consumer.room = 2
+    consumer.capacity = 2
     positions = world.publish(feed, n=5)
     asked = []
     answer = consumer.credit
@@ -157,7 +157,7 @@ def test_a_consumer_that_took_a_part_is_asked_for_its_credit_again(world: World,
 def test_a_consumer_without_room_does_not_stop_the_others(world: World, feed: Feed) -> None:
     queue = world.queue("q", feed)
     stuck, other = attach(queue, credit=4), attach(queue)
-    stuck.room = 0
+    stuck.capacity = 0
     world.publish(feed, n=6)
     for _ in range(20):
         world.loop.turn()

@@ -286,7 +286,7 @@ def test_a_connection_without_capacity_is_told_in_the_next_turn_before_the_queue
     stream = NarrowStream(loop, tick, seen, FakeQueue(tick, seen, name))
     stream.attach(FakeTransport(seen))
     stream.out.write(b"1")
-    assert stream.room() == 0
+    assert stream.output_capacity() == 0
     stream.dirty()
     assert loop.turn() == 1
     assert seen == ["flush", "write 1"], "not in the middle of this turn"

@@ -338,7 +338,7 @@ class _Consumer(Keyed):
     # The queue's
 
     def credit(self) -> int:
-        return self._left if self._talk.session.room else 0
+        return self._left if self._talk.session.is_writable else 0
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
         access = self._talk.sockets.access

@@ -181,7 +181,7 @@ class Run:
             HttpError: one may not go where it is to go, or finds a queue full, be it by those before it.
 
         """
-        room = Capacity()
+        capacity = Capacity()
         routes = self._routes
         for message in self._messages:
             plain = message.plain
@@ -192,7 +192,7 @@ class Run:
                     routes[plain] = route
             if message.waits:
                 continue
-            if (guard := room.refusing(route, message.size)) is not None:
+            if (guard := capacity.refusing(route, message.size)) is not None:
                 raise HttpError(422, "queue_full", full(guard))
 
     def append(self) -> list[int]:

@@ -39,7 +39,7 @@ class Feeder(Keyed):
         name: str,
         messages: Messages,
         queue: Queue,
-        room: Callable[[], int],
+        capacity: Callable[[], int],
         took: Callable[[list[Held]], None],
         lost: Callable[[Feeder, str], None],
         *,
@@ -53,7 +53,7 @@ class Feeder(Keyed):
         """It has brought everything."""
         self._last_lsn = last_lsn
         self._left = most or None
-        self._room = room
+        self._capacity = capacity
         self._took = took
         self._lost = lost
         self._out: dict[int, Delivery] = {}
@@ -66,8 +66,8 @@ class Feeder(Keyed):
     def credit(self) -> int:
         if self.ended:
             return 0
-        room = self._room()
-        return room if self._left is None else min(room, self._left)
+        capacity = self._capacity()
+        return capacity if self._left is None else min(capacity, self._left)
 
     def deliver(self, cursor: Cursor, first: int, step: int) -> int:
         held = []

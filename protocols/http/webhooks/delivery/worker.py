@@ -246,15 +246,15 @@ class Worker:
             name,
             self._context.messages,
             queue,
-            self._room,
+            self._capacity,
             self._took,
             self._lost,
             last_lsn=last_lsn,
             most=most,
         )
 
-    def _room(self) -> int:
-        return self._endpoint.room(self._now_s()) if self._running else 0
+    def _capacity(self) -> int:
+        return self._endpoint.capacity(self._now_s()) if self._running else 0
 
     def _lost(self, feeder: Feeder, reason: str) -> None:
         """A queue let go of a feeder."""

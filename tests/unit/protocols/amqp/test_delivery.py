@@ -316,7 +316,7 @@ def test_two_consumers_take_turns_over_two_connections(world: World) -> None:
 
 
 def test_a_full_output_stops_deliveries_until_there_is_room(client: Client, queue: str) -> None:
-    client.room = 1000
+    client.capacity = 1000
     consume(client, no_ack=True)
     for _ in range(10):
         client.publish("", "q", b"x" * 300)
@@ -336,7 +336,7 @@ def test_gets_wait_for_room_and_keep_their_order(client: Client, queue: str) -> 
     for i in range(6):
         client.publish("", "q", b"%d" % i * 600)
     client.read()
-    client.room = 1000
+    client.capacity = 1000
     gets = [Basic.Get(queue="q", no_ack=True)] * 7
     client.send(1, *gets, commands.Queue.Purge(queue="q"))
     assert client.session.stalled
@@ -358,7 +358,7 @@ def test_an_answer_larger_than_the_room_does_not_stall_for_good(client: Client, 
     for _ in range(3):
         client.publish("", "q", bytes(900))
     client.read()
-    client.room = 1500
+    client.capacity = 1500
     for _ in range(3):
         client.send(1, Basic.Get(queue="q", no_ack=True))
         client.read()

@@ -141,12 +141,12 @@ def test_a_requester_that_does_not_read_is_bounded(asker: Client, world: World) 
     answerer = world.client()
     address = ask(asker, answerer).encode()
     asker.read()
-    asker.room = 0
+    asker.capacity = 0
     replies = answerer.session.vhost.replies
     body = bytes(1 << 20)
     for _ in range(2 * BACKLOG_MAX >> 20):
         replies.deliver(address, b"\0\1x", b"\0\0", body)
     assert asker.out.size == 0
-    asker.room = 1 << 30
+    asker.capacity = 1 << 30
     asker.session.writable()
     assert (BACKLOG_MAX >> 20) - 1 <= len(asker.bodies()) <= BACKLOG_MAX >> 20

@@ -112,7 +112,7 @@ def test_throttling_uses_up_no_attempt_and_rests_the_webhook() -> None:
         now_s = at * 30.0
         verdict = one.answered(one.next(now_s), Outcome.THROTTLED, now_s, wait_s=30)
         assert not verdict.dead
-        assert one.next(now_s + 29) == [] and one.room(now_s + 29) == 0
+        assert one.next(now_s + 29) == [] and one.capacity(now_s + 29) == 0
     assert items[0].attempts == 0
     assert one.next(150) != []
 
@@ -150,13 +150,13 @@ def test_gone_and_failing_for_too_long_disable() -> None:
 
 def test_messages_waiting_for_a_retry_take_no_reserve_until_the_window_is_full() -> None:
     one = endpoint(retry={"schedule_ms": [60_000] * 9})
-    before = one.room(0)
+    before = one.capacity(0)
     add(one, "a")
-    assert one.room(0) == before - 1
+    assert one.capacity(0) == before - 1
     one.answered(one.next(0), Outcome.FAILED, 0)
-    assert one.room(0) == before
+    assert one.capacity(0) == before
     one.add(Item("big", "b", 2 << 20), 0)
-    assert one.room(0) == 0
+    assert one.capacity(0) == 0
 
 
 def test_a_pace_is_kept() -> None:
@@ -179,7 +179,7 @@ def test_every_message_comes_to_an_end_whatever_is_answered(ordering: str) -> No
     flights: list[list[Item]] = []
     now_s, added = 0.0, 0
     while len(ended) < total:
-        while added < total and one.room(now_s):
+        while added < total and one.capacity(now_s):
             one.add(items[added], now_s)
             added += 1
         while chosen := one.next(now_s):

@@ -8,7 +8,7 @@ ends with the requester. Source: RabbitMQ's direct reply-to.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 __all__ = ["REPLY_TO", "Replies", "is_reply_key"]
@@ -47,8 +47,19 @@ class Replies:
         """Whether somebody waits there, or may: the pseudo-queue itself is always there."""
         return name == REPLY_TO or name.encode("utf-8", "surrogateescape") in self._receivers
 
-    def deliver(self, name: bytes, key: bytes, props: bytes, body: bytes) -> None:
-        """Hand over a reply; nothing happens when nobody waits there."""
-        receiver = self._receivers.get(name)
-        if receiver is not None:
-            receiver(key, props, body)
+    def waits_at(self, key: bytes) -> bool:
+        """Whether a key block is the address of somebody who waits."""
+        return key[:1] == b"\0" and key[2:] in self._receivers
+
+    def deliver(self, keys: Iterable[bytes], props: bytes, body: bytes) -> bool:
+        """Hand a message to the requesters among its key blocks, of which the first is the message's own.
+
+        Returns whether there are addresses among them. Nothing happens at one where nobody waits.
+        """
+        blocks = list(keys)
+        addresses = [block[2:] for block in blocks if block[0] == 0 and is_reply_key(block[2:])]
+        for address in addresses:
+            receiver = self._receivers.get(address)
+            if receiver is not None:
+                receiver(blocks[0], props, body)
+        return bool(addresses)

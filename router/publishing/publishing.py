@@ -46,11 +46,13 @@ class Published:
     """Its producer had sent it before: nothing was appended, and `lsn` is of then."""
     waits: bool = False
     """It is kept until it is due, and goes its way then."""
+    replied: bool = False
+    """It was handed to a requester who waits for it, and is not in the log."""
 
     @property
     def routed(self) -> bool | None:
         """Whether a queue or subscription gets it; None: that is not known yet, or any more."""
-        return None if self.waits or self.repeated else self.route.routed
+        return None if self.waits or self.repeated else self.replied or self.route.routed
 
 
 def union(routes: Sequence[Route]) -> Route:

@@ -41,7 +41,7 @@ from penstock.sdk.message import Message, MessageId
 from penstock.sdk.outbox import Row
 from penstock.sdk.outbox import sent as aio_sent
 from penstock.sdk.receiving import Receiving
-from penstock.sdk.worker_pool import By, given_back, handling
+from penstock.sdk.worker_pool import By, answered, given_back, handling
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -347,6 +347,13 @@ class _Taking(_Face[Taking], Generic[Taking, V]):
         if ends:
             raise ends[0]
 
+    def respond(self, n: int, handler: Callable[[Message[V]], object], *, by: By = "message") -> None:
+        """As `workers`, with what `handler` returns as the reply to each message that wants one.
+
+        See `penstock.Consumer.respond`.
+        """
+        self.workers(n, lambda message: self._portal.run(answered(message, handler(message))), by=by)
+
     @overload
     def receive(self) -> Message[V]: ...
     @overload
@@ -487,7 +494,9 @@ class Table(_Face[aio_table.Table[V]], Mapping[str, V], Generic[V]):
 class Client(_Face[aio.Client]):
     """Made by `connect`; `with` closes it at the end."""
 
+    call = _waits(aio.Client.call)
     request = _waits(aio.Client.request)
+    reply = _waits(aio.Client.reply)
     cancel = _waits(aio.Client.cancel)
     producer = _makes(aio.Client.producer, Producer)
     subscribe = _makes(aio.Client.subscribe, Consumer)

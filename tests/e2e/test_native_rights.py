@@ -55,7 +55,7 @@ def native(gateway: Gateway, user: str) -> penstock.Client:
 async def refused(client: penstock.Client, do: str, **fields: Any) -> tuple[str, str]:
     """The code and the text of the refusal."""
     with pytest.raises(ClientError) as error:
-        await client.request(do, **fields)
+        await client.call(do, **fields)
     return error.value.code, error.value.message
 
 
@@ -66,11 +66,11 @@ def test_a_producers_name_is_its_users(gateway: Gateway, unique: str) -> None:
         async with native(gateway, "alice") as hers, native(gateway, "bob") as his:
             async with hers.producer(unique, name=unique) as producer:
                 await producer.send("1")
-                await his.request("open_producer", handle=90, exchange="his", name=unique)
-                epoch = (await hers.request("open_producer", handle=90, topic=unique, name=f"{unique}-2"))[
+                await his.call("open_producer", handle=90, exchange="his", name=unique)
+                epoch = (await hers.call("open_producer", handle=90, topic=unique, name=f"{unique}-2"))[
                     "epoch"
                 ]
-                assert await his.request("open_producer", handle=91, exchange="his", name=unique, epoch=epoch)
+                assert await his.call("open_producer", handle=91, exchange="his", name=unique, epoch=epoch)
                 await producer.send("2")
             async with hers.reader(unique, start="earliest") as reader:
                 got = [await reader.receive(LIMIT_S) for _ in range(2)]
@@ -114,10 +114,10 @@ def test_dead_letters_go_where_the_user_may_publish(gateway: Gateway, unique: st
             assert {code for code, _ in told} == {"access_refused"}
             assert told[0] == told[1], "whether it is there is not told"
             option = {"max_deliveries": 1, "dead_letter": "secret"}
-            await hers.request("subscribe", **subscription, **option)
-            await his.request("subscribe", **subscription, **option)  # what is there may be joined
+            await hers.call("subscribe", **subscription, **option)
+            await his.call("subscribe", **subscription, **option)  # what is there may be joined
             subscription["subscription"] = "another"
-            await his.request("subscribe", **{**subscription, "handle": 91})
+            await his.call("subscribe", **{**subscription, "handle": 91})
             group = penstock.Group("g", lambda _: None, dead_letter="secret")
             async with his.producer(exchange="his", group=group) as producer:
                 with pytest.raises(ClientError) as error:
@@ -144,7 +144,7 @@ def test_a_subscription_without_read_permission_creates_no_topic(gateway: Gatewa
             code, _ = await refused(his, "subscribe", handle=90, topic=topic, subscription="s", create=True)
             assert code == "access_refused"
             assert topic not in await hers.admin.topics()
-            await his.request("create_topic", topic=topic)  # which he may
+            await his.call("create_topic", topic=topic)  # which he may
 
     asyncio.run(scenario())
 
@@ -206,14 +206,14 @@ def test_subscriptions_count_as_queues_of_their_vhost(gateway: Gateway, unique: 
     async def scenario() -> None:
         async with native(gateway, "carol") as client:
             await client.admin.create_topic(unique)
-            await client.request("subscribe", handle=90, topic=unique, subscription="a")
+            await client.call("subscribe", handle=90, topic=unique, subscription="a")
             api = Api(gateway)
             assert api.status("PUT", "vhost-limits/other/max-queues", {"value": 2}) == 204
             code, _ = await refused(client, "subscribe", handle=91, topic=unique, subscription="b")
             assert code == "limit_reached"
-            await client.request("subscribe", handle=92, topic=unique, subscription="a")
+            await client.call("subscribe", handle=92, topic=unique, subscription="a")
             assert api.status("DELETE", "vhost-limits/other/max-queues") == 204
             api.close()
-            await client.request("subscribe", handle=91, topic=unique, subscription="b")
+            await client.call("subscribe", handle=91, topic=unique, subscription="b")
 
     asyncio.run(scenario())

@@ -366,7 +366,7 @@ async def test_without_reconnect_a_lost_connection_ends_everything(gateway: Gate
     with pytest.raises(ConnectionLost):
         await producer.send("x")
     with pytest.raises(ConnectionLost):
-        await client.request("topics")
+        await client.call("topics")
     await client.close()
 
 
@@ -391,7 +391,7 @@ async def test_closed_objects_raise_an_error_that_says_so(client: penstock.Clien
     with pytest.raises(Closed):
         await producer.send("x")
     with pytest.raises(Refused) as refused:
-        await client.request("describe", topic="nowhere")
+        await client.call("describe", topic="nowhere")
     assert refused.value.code == "not_found"
 
 

@@ -279,7 +279,7 @@ async def takes(client: penstock.Client, name: str) -> None:
 
 async def binds_a_topic(client: penstock.Client, name: str) -> None:
     await client.admin.create_topic(name)
-    await client.request("bind", topic=name, exchange="amq.topic", routing_key="plant.#")
+    await client.call("bind", topic=name, exchange="amq.topic", routing_key="plant.#")
 
 
 READS = {

@@ -33,7 +33,7 @@ from penstock.router.messages.half import HalfMessage
 from penstock.router.messages.retained import RetainedMessage
 from penstock.router.names import ENC_AMQP091, join_key_block, key_blocks_at, split_key_block, text, wire
 from penstock.router.publishing.capacity import Capacity
-from penstock.router.publishing.direct_replies import REPLY_TO, is_reply_key
+from penstock.router.publishing.direct_replies import REPLY_TO
 from penstock.router.publishing.publishing import Published
 from penstock.router.routes._routes import Route
 
@@ -317,10 +317,8 @@ def _append_in_time(channel: Channel, message: Message, way: Way) -> Published:
 def _append_now(channel: Channel, message: Message, route: Route) -> Published:
     key = message.keys[0]
     appender = channel.session.log.appender
-    addresses = [part[2:] for part in message.keys if part[0] == 0 and is_reply_key(part[2:])]
-    for address in addresses:
-        channel.vhost.replies.deliver(address, key, message.block, message.body)
-    if addresses and not route.routed:
+    is_reply = channel.vhost.replies.deliver(message.keys, message.block, message.body)
+    if is_reply and not route.routed:
         published = Published(appender.next_lsn - 1, route)
     else:
         published = channel.vhost.publishing.append(

@@ -385,6 +385,10 @@ class Messages:
         words = vhost.broker.delayed.words
         delay_ms = words.delay_ms(one.headers) if words is not None and one.headers else 0
         if len(one.keys) == 1 and not one.due_ms and not delay_ms:
+            if vhost.replies.waits_at(one.keys[0]):
+                route = self.route(vhost, identity, one)
+                vhost.replies.deliver(one.keys, one.block, one.body)
+                return Published(vhost.broker.log.appender.next_lsn - 1, route, replied=True)
             published = vhost.publish(
                 identity,
                 AMQP091,

@@ -53,7 +53,7 @@ cdef uint32_t SINGLES_MAX = options.SINGLES_MAX
 
 cdef bint leads_nowhere(Route route, bytes key):
     """Whether a topic or queue that was published to by its name is not there any more."""
-    return not route.routed and key.startswith(b"\0")
+    return not route.routed and not route.per_message and key.startswith(b"\0")
 
 
 cdef class Codec:
@@ -218,6 +218,7 @@ cdef class Codec:
             self.host.refused(id, sequence, count, route.error)
             return 0
         if leads_nowhere(route, producer.key):
+            # Of a route that is asked for anew for each message, `publish_each` looks.
             self.host.refused(id, sequence, count, "not_found")
             return 0
         if route.special:

@@ -25,6 +25,7 @@ from penstock.router.messages.delay_names import delay_name
 from penstock.router.messages.delayed import HORIZON_MS
 from penstock.router.names import ENC_AMQP091, split_key_block
 from penstock.router.publishing.capacity import Capacity, full
+from penstock.router.publishing.publishing import Published
 
 if TYPE_CHECKING:
     from penstock.protocols.native.session.session import Session
@@ -248,13 +249,22 @@ class Producing:
                 )
                 self.refused(producer.id, sequence, len(records), error)
                 return
+        is_named = producer.key.startswith(b"\0")
+        is_reply = session.vhost.replies.waits_at(producer.key)
+        if is_named and not is_reply and not any(route.routed for route, _ in ways):
+            self.refused(producer.id, sequence, len(records), "not_found")
+            return
         if producer.name:
             session.begin_unit()
         first = last = buried = 0
         for route, one in ways:
-            published = session.vhost.publishing.append(
-                route, one.key, one.props, one.body, one.flags, one.priority, ENC_AMQP091, one.ttl
-            )
+            if is_reply:
+                session.vhost.replies.deliver((one.key,), one.props, one.body)
+                published = Published(session.log.appender.next_lsn - 1, route)
+            else:
+                published = session.vhost.publishing.append(
+                    route, one.key, one.props, one.body, one.flags, one.priority, ENC_AMQP091, one.ttl
+                )
             first = first or published.lsn
             last = max(last, published.lsn)
             buried += published.refused
@@ -268,7 +278,8 @@ class Producing:
             )
             self.refused(producer.id, sequence, len(records), error)
         elif acks != _ACKS_NONE:
-            runs = groupby(route.routed or not session.codec.tells_routed for route, _ in ways)
+            said = is_reply or not session.codec.tells_routed
+            runs = groupby(said or route.routed for route, _ in ways)
             for routed, run in runs:
                 count = len(list(run))
                 session.codec.expect(producer.id, sequence, count, first, last, acks == _ACKS_FSYNC, routed)

@@ -73,19 +73,19 @@ class Admin:
         self, topic: str, *, max_age: str | None = None, max_bytes: int | None = None
     ) -> None:
         """Make a topic; fine when it is there like that. `max_age` is e.g. "7D"; None: everything is kept."""
-        await self._client.request("create_topic", topic=topic, max_age=max_age, max_bytes=max_bytes)
+        await self._client.call("create_topic", topic=topic, max_age=max_age, max_bytes=max_bytes)
 
     async def delete_topic(self, topic: str) -> None:
         """With its messages and subscriptions; fine when there is none."""
-        await self._client.request("delete_topic", topic=topic)
+        await self._client.call("delete_topic", topic=topic)
 
     async def topics(self) -> list[str]:
         """The topics that this user may read, by name."""
-        return list((await self._client.request("topics"))["topics"])
+        return list((await self._client.call("topics"))["topics"])
 
     async def describe(self, topic: str) -> TopicInfo:
         """The size of a topic, and its subscriptions with backlog and consumers."""
-        return cast(TopicInfo, await self._client.request("describe", topic=topic))
+        return cast(TopicInfo, await self._client.call("describe", topic=topic))
 
     # Subscriptions
 
@@ -102,19 +102,19 @@ class Admin:
 
     async def delete_subscription(self, topic: str, subscription: str) -> None:
         """End a subscription."""
-        await self._client.request("delete_subscription", topic=topic, subscription=subscription)
+        await self._client.call("delete_subscription", topic=topic, subscription=subscription)
 
     async def pause(self, topic: str, subscription: str) -> None:
         """Have nobody get anything of a subscription until `resume`, also over a restart of the gateway."""
-        await self._client.request("pause", topic=topic, subscription=subscription)
+        await self._client.call("pause", topic=topic, subscription=subscription)
 
     async def resume(self, topic: str, subscription: str) -> None:
         """The end of a pause; fine when there is none."""
-        await self._client.request("resume", topic=topic, subscription=subscription)
+        await self._client.call("resume", topic=topic, subscription=subscription)
 
     async def seek(self, topic: str, subscription: str, to: Start) -> None:
         """Have a subscription go on from "earliest", "latest", "-1h", a time or a message."""
-        await self._client.request("seek", topic=topic, subscription=subscription, to=start_of(to))
+        await self._client.call("seek", topic=topic, subscription=subscription, to=start_of(to))
 
     # Queues
 
@@ -132,7 +132,7 @@ class Admin:
         An exclusive one belongs to this connection, and ends with it. docs/reference/amqp.md lists
         `arguments`.
         """
-        told = await self._client.request(
+        told = await self._client.call(
             "declare_queue",
             queue=queue,
             durable=durable,
@@ -144,20 +144,20 @@ class Admin:
 
     async def delete_queue(self, queue: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """With its messages: how many were ready. Fine when there is none."""
-        told = await self._client.request("delete_queue", queue=queue, if_unused=if_unused, if_empty=if_empty)
+        told = await self._client.call("delete_queue", queue=queue, if_unused=if_unused, if_empty=if_empty)
         return int(told["messages"])
 
     async def purge_queue(self, queue: str) -> int:
         """Drop the ready messages; how many they were. Delivered messages stay."""
-        return int((await self._client.request("purge_queue", queue=queue))["messages"])
+        return int((await self._client.call("purge_queue", queue=queue))["messages"])
 
     async def queues(self) -> list[str]:
         """The queues that this user may read, by name, without topics."""
-        return list((await self._client.request("queues"))["queues"])
+        return list((await self._client.call("queues"))["queues"])
 
     async def describe_queue(self, queue: str) -> QueueInfo:
         """The size of a queue, and its consumers."""
-        return cast(QueueInfo, await self._client.request("describe", queue=queue))
+        return cast(QueueInfo, await self._client.call("describe", queue=queue))
 
     # Bindings
 
@@ -174,7 +174,7 @@ class Admin:
 
         `since`: a queue that is new also gets what would have come from then on.
         """
-        await self._client.request(
+        await self._client.call(
             "bind",
             queue=to,
             exchange=exchange,
@@ -192,7 +192,7 @@ class Admin:
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
         """Not any more; fine when it did not."""
-        await self._client.request(
+        await self._client.call(
             "unbind",
             queue=to,
             exchange=exchange,

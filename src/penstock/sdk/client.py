@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.sdk.addresses import of_producer, of_reader, of_subscription, options_of
 from penstock.sdk.checking import pairs
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from penstock.sdk.admin import Admin
     from penstock.sdk.consumer import Consumer
     from penstock.sdk.half import Group
+    from penstock.sdk.message import Message
     from penstock.sdk.producer import Producer
     from penstock.sdk.reader import Reader
+    from penstock.sdk.requesting import Replying, Requesting
     from penstock.sdk.retrying import Retry, RetryingConsumer
     from penstock.sdk.schema import Codec
     from penstock.sdk.table import Table
@@ -49,6 +51,9 @@ class Client(Connecting):
         LoginRefused: the user may not come in.
 
     """
+
+    _requesting: Requesting | None = None
+    _replying: Replying | None = None
 
     def producer(
         self,
@@ -330,6 +335,75 @@ class Client(Connecting):
 
         return Admin(self)
 
+    # Requests
+
+    async def request(
+        self,
+        /,
+        body: bytes | str,
+        *,
+        queue: str | None = None,
+        topic: str | None = None,
+        exchange: str | None = None,
+        routing_key: str = "",
+        mqtt_topic: str | None = None,
+        timeout_s: float = 30.0,
+        **properties: Any,
+    ) -> Message[bytes]:
+        """Send a request, and wait for its reply. Any number of them may be under way.
+
+        The request has this client's queue of replies as `reply_to`, and a `correlation_id`, which the reply
+        repeats. AMQP's, MQTT 5's and HTTP's clients can answer it, and `Consumer.respond`.
+
+        Args:
+            body: Bytes; text is encoded in UTF-8.
+            queue, topic, exchange, routing_key, mqtt_topic: Where responders take requests from.
+            timeout_s: How long the reply may take. A request that nobody took in this time leaves its queue.
+            properties: `key`, `headers` and further ones; see `Producer.send`.
+
+        Returns:
+            The reply; it needs no acknowledgement.
+
+        Raises:
+            NoReply: none came in time.
+            NotFound, Unroutable: nobody can take the request there.
+            ConnectionLost: the request may have been handled or not.
+            ClientError: it was refused.
+
+        """
+        from penstock.sdk.requesting import Requesting
+
+        if self._requesting is None:
+            self._requesting = Requesting(self)
+        said = {
+            "queue": queue,
+            "topic": topic,
+            "exchange": exchange,
+            "routing_key": routing_key or None,
+            "mqtt_topic": mqtt_topic,
+        }
+        place = {name: value for name, value in said.items() if value is not None}
+        return await self._requesting.request(place, body, timeout_s, properties)
+
+    async def reply(self, /, message: Message[Any], body: bytes | str = b"", **properties: Any) -> None:
+        """Reply to a request: to its `reply_to`, with its `correlation_id`. See also `Consumer.respond`.
+
+        Args:
+            message: The request. It is not acknowledged by this.
+            body: Bytes; text is encoded in UTF-8.
+            properties: `headers` and further ones; see `Producer.send`.
+
+        Raises:
+            NotFound: the requester is gone.
+            ClientError: the request wants no reply, or the reply was refused.
+
+        """
+        from penstock.sdk.requesting import Replying
+
+        if self._replying is None:
+            self._replying = Replying(self)
+        await self._replying.reply(message, body, properties)
+
     async def cancel(
         self,
         topic: str | None,
@@ -365,7 +439,7 @@ class Client(Connecting):
             which: dict[str, str | int] = {"name": id}
         else:
             which = {"position": id.position, "due_ms": id.due_ms}
-        answer = await self.request("cancel", **where, **which)
+        answer = await self.call("cancel", **where, **which)
         return bool(answer["cancelled"])
 
 

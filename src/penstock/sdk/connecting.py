@@ -279,7 +279,7 @@ class Connecting:
         """Whether a lost connection is made again."""
         return self._reconnects and not self._closed and self._error is None
 
-    async def request(self, /, do: str, **fields: Any) -> dict[str, Any]:
+    async def call(self, /, do: str, **fields: Any) -> dict[str, Any]:
         """A request of docs/reference/native.md. Raises ClientError."""
         return await (await self.link()).request(do, **fields)
 

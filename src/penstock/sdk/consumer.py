@@ -443,6 +443,6 @@ class Consumer(Settling[T]):
                 f"a consumer of {self.place} cannot seek",
                 remedy="subscribe to a topic, or open a reader with another start",
             )
-        await self.client.request(
+        await self.client.call(
             "seek", topic=fields["topic"], subscription=fields["subscription"], to=start_of(to)
         )

@@ -11,6 +11,7 @@ PenstockError
     ├── Busy                the subscription has a consumer, and takes no other
     ├── BadBody             a body that is no value of its schema
     ├── WrongContext           called from another event loop, thread or process than the client's
+    ├── NoReply             no reply to a request came in time
     ├── Unroutable          no queue and no subscription gets the message, and it is mandatory
     ├── Fenced              a newer producer of the same name has begun
     └── Refused             anything else that the gateway refused; its `code` says what
@@ -39,6 +40,7 @@ __all__ = [
     "Fenced",
     "Inequivalent",
     "LoginRefused",
+    "NoReply",
     "NotFound",
     "Refused",
     "StaleDelivery",
@@ -107,6 +109,13 @@ class WrongContext(ClientError):
     """It was called from another event loop, thread or process than the one that its client lives in."""
 
     code = "elsewhere"
+
+
+class NoReply(ClientError):
+    """No reply to a request came in time. The request may have been handled or not."""
+
+    code = "no_reply"
+    retryable = True
 
 
 class Unroutable(ClientError):

@@ -116,7 +116,7 @@ class Answering:
         try:
             decision = await self._looked_up(question)
             if decision is not None:
-                await self._client.request("decide", transaction=question.transaction, commit=decision)
+                await self._client.call("decide", transaction=question.transaction, commit=decision)
         except ClientError as error:
             if error.code != "half_unknown":
                 logger.warning("a half message is still undecided: %s", error)
@@ -162,7 +162,7 @@ class Half:
         tries = 0
         while True:
             try:
-                return await self._client.request("decide", transaction=self.transaction, commit=commit)
+                return await self._client.call("decide", transaction=self.transaction, commit=commit)
             except ConnectionLost:
                 tries += 1
                 if not self._client.reconnecting:

@@ -398,6 +398,11 @@ class Producer(Generic[T]):
         return Transaction(self.client, self)
 
     @property
+    def is_open(self) -> bool:
+        """Whether it can send, be it over the next connection."""
+        return bool(self.handle) and self._error is None
+
+    @property
     def under_way(self) -> int:
         """Bytes that are gathered or sent and not confirmed."""
         return self._gathering.under_way

@@ -42,7 +42,7 @@ class Reader(Consumer[T]):
                 remedy="receive(timeout_s=...) ends when nothing comes",
             )
         if not self._inbox.waiting and not self._unclaimed:
-            described = await self.client.request("describe", topic=self.topic)
+            described = await self.client.call("describe", topic=self.topic)
             last = described["last_position"] if described["messages"] else 0
             # Messages that came meanwhile were published after the question, or wait now.
             return bool(self._inbox.waiting or last >= (self._goes_on() or 0))

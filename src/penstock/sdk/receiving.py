@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, overload
 
 from penstock.sdk.errors import Closed
 from penstock.sdk.message import Message
-from penstock.sdk.worker_pool import By, Handler, WorkerPool
+from penstock.sdk.worker_pool import By, Handler, WorkerPool, responder
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -85,6 +85,24 @@ class Receiving(Generic[T]):
 
         """
         await WorkerPool(self, n, handler, by).run()
+
+    async def respond(self, n: int, handler: Handler[T], *, by: By = "message") -> None:
+        """As `workers`, with what `handler` returns as the reply to each message that wants one.
+
+        The message is acknowledged when the gateway has the reply. If `handler` raises, nobody gets a reply,
+        and the message comes again: let it return a reply about errors that do not pass.
+
+        Args:
+            n: How many messages are handled at the same time.
+            handler: `async def handler(message)`, or a function, which runs in a thread. It returns the body
+                of the reply, bytes or text; None is an empty one.
+            by: "key": of each key one at a time, in their order; "message": without regard to keys.
+
+        Raises:
+            ClientError: it cannot go on.
+
+        """
+        await self.workers(n, responder(handler), by=by)
 
     async def batches(self, most: int = 1000) -> AsyncIterator[Sequence[Message[T]]]:
         """`receive_many`, until it is closed."""

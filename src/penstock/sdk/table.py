@@ -77,7 +77,7 @@ class Table(Mapping[str, T]):
         self._position = 0
         self._error = None
         if self._saved is not None:
-            described = await self.client.request("describe", topic=self.topic)
+            described = await self.client.call("describe", topic=self.topic)
             if described["messages"] and described["last_position"] < self._saved.position:
                 raise ClientError(
                     f"what was saved goes to {self._saved.position}, and topic {self.topic!r} to "
@@ -148,7 +148,7 @@ class Table(Mapping[str, T]):
 
     async def refresh(self) -> None:
         """Wait until everything is in it that was published before this call. Raises ClientError."""
-        described = await self.client.request("describe", topic=self.topic)
+        described = await self.client.call("describe", topic=self.topic)
         last, messages = described["last_position"], described["messages"]
         while messages and self._position < last:
             self._check()
@@ -158,7 +158,7 @@ class Table(Mapping[str, T]):
                     await moved.wait()
             except TimeoutError:
                 # The awaited message may have been dropped by retention.
-                messages = (await self.client.request("describe", topic=self.topic))["messages"]
+                messages = (await self.client.call("describe", topic=self.topic))["messages"]
         self._check()
 
     async def changes(self) -> AsyncIterator[tuple[str, T | None]]:

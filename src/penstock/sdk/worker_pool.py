@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from penstock.sdk.checking import whole
-from penstock.sdk.errors import ClientError, Closed, ConnectionLost, StaleDelivery
+from penstock.sdk.errors import ClientError, Closed, ConnectionLost, NotFound, StaleDelivery
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.sdk.message import Message
     from penstock.sdk.receiving import Receiving
 
-__all__ = ["By", "Handler", "Processing", "WorkerPool", "given_back", "handling"]
+__all__ = ["By", "Handler", "Processing", "WorkerPool", "answered", "given_back", "handling", "responder"]
 
 T = TypeVar("T")
 By = Literal["key", "message"]
@@ -84,6 +84,35 @@ async def given_back(message: Message[Any], error: BaseException) -> None:
         await consumer.nack(message)
 
 
+async def called(handler: Handler[T], message: Message[T]) -> object:
+    """Call a handler; its result. A function that is not async runs in a thread."""
+    if inspect.iscoroutinefunction(handler):
+        return await handler(message)
+    found = await asyncio.to_thread(handler, message)
+    return await found if inspect.isawaitable(found) else found
+
+
+def responder(handler: Handler[T]) -> Handler[T]:
+    """A handler that sends what `handler` returns to whoever waits for a reply. Raises TypeError."""
+    if not callable(handler):
+        raise TypeError(f"respond: the handler is a function, not {type(handler).__name__}")
+
+    async def respond(message: Message[T]) -> None:
+        await answered(message, await called(handler, message))
+
+    return respond
+
+
+async def answered(message: Message[Any], body: Any) -> None:
+    """Send a reply to the message if it wants one; its requester may be gone. Raises ClientError."""
+    if message.reply_to is None:
+        return
+    try:
+        await message.source.consumer.client.reply(message, b"" if body is None else body)
+    except NotFound as error:
+        logger.info("nobody waits for the reply to %s any more: %s", message.id, error)
+
+
 class WorkerPool(Generic[T]):
     """The handlers that run for one call of `workers`."""
 
@@ -96,7 +125,6 @@ class WorkerPool(Generic[T]):
             raise ValueError(f'workers: by is "key" or "message", not {by!r}')
         self._consumer = consumer
         self._handler = handler
-        self._is_async = inspect.iscoroutinefunction(handler)
         self._by_key = by == "key"
         self._free = asyncio.Semaphore(n)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -163,12 +191,7 @@ class WorkerPool(Generic[T]):
     async def _handle(self, message: Message[T]) -> None:
         try:
             async with Processing(message):
-                if self._is_async:
-                    handling_it = self._handler(message)
-                else:
-                    handling_it = await asyncio.to_thread(self._handler, message)
-                if inspect.isawaitable(handling_it):
-                    await handling_it
+                await called(self._handler, message)
         except (StaleDelivery, ConnectionLost, Closed) as error:
             logger.info("%s was handled, and comes again: %s", message.id, error)
         except Exception:

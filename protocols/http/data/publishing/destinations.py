@@ -13,9 +13,7 @@ from urllib.parse import quote
 
 from penstock.errors import PenstockError
 from penstock.protocols.http.server.messages import HttpError
-from penstock.router.names import wire
 from penstock.router.publishing.capacity import Capacity, full
-from penstock.router.publishing.direct_replies import is_reply_key
 from penstock.router.publishing.refused_numbers import RefusedNumbers
 
 if TYPE_CHECKING:
@@ -116,7 +114,8 @@ class _Routed:
             route = self._access.messages.route(way.vhost, way.identity, self._prepared)
         except PenstockError as error:
             raise self._access.app.translate(error) from error
-        if way.mandatory and not route.routed:
+        is_reply = way.vhost.replies.waits_at(self._prepared.keys[0])
+        if way.mandatory and not (route.routed or is_reply):
             raise HttpError(
                 422,
                 "unroutable",
@@ -124,7 +123,7 @@ class _Routed:
                 if way.exchange
                 else absent(way.vhost, self._key).detail,
             )
-        if way.fixed and self._key not in way.vhost.queues and not is_reply_key(wire(self._key)):
+        if way.fixed and self._key not in way.vhost.queues and not is_reply:
             raise absent(way.vhost, self._key)
         return route
 

@@ -7,6 +7,7 @@ from pamqp import commands
 from pamqp.commands import Basic
 
 from penstock.protocols.amqp.channel.direct_reply import BACKLOG_MAX
+from penstock.router.names import join_key_block
 from tests.support.amqp_session import Client, World
 
 NAME = "amq.rabbitmq.reply-to"
@@ -48,7 +49,7 @@ def test_large_replies_are_cut_into_frames(asker: Client, world: World) -> None:
     body = bytes(300_000)
     answerer.publish("", address, b"", mandatory=False)
     assert asker.message(1, Basic.Deliver)[2] == b""
-    answerer.session.vhost.replies.deliver(address.encode(), b"\0\1x", b"\0\0", body)
+    answerer.session.vhost.replies.deliver((join_key_block("", address),), b"\0\0", body)
     assert asker.message(1, Basic.Deliver)[2] == body
 
 
@@ -139,13 +140,13 @@ def test_the_address_ends_with_the_consumer(asker: Client, world: World, how: st
 
 def test_a_requester_that_does_not_read_is_bounded(asker: Client, world: World) -> None:
     answerer = world.client()
-    address = ask(asker, answerer).encode()
+    address = join_key_block("", ask(asker, answerer))
     asker.read()
     asker.capacity = 0
     replies = answerer.session.vhost.replies
     body = bytes(1 << 20)
     for _ in range(2 * BACKLOG_MAX >> 20):
-        replies.deliver(address, b"\0\1x", b"\0\0", body)
+        replies.deliver((address,), b"\0\0", body)
     assert asker.out.size == 0
     asker.capacity = 1 << 30
     asker.session.writable()

@@ -17,6 +17,7 @@ from penstock.protocols.native.options import LOGIN_MAX
 from penstock.protocols.native.session.session import State
 from penstock.router.authorization.identity import Identity
 from penstock.router.authorization.permissions import Permission
+from penstock.router.names import join_key_block
 from penstock.sdk.message import properties_block
 from penstock.subscriptions.queue.queue import Queue
 from tests.reference import native_frames as wire
@@ -359,6 +360,35 @@ def test_a_client_that_asks_is_told_what_went_nowhere(world: World) -> None:
     client.send(wire.frame(0x11, 2, due + wire.records([plain])))
     ((_, _, payload),) = client.take()
     assert payload[20:] == bytes(4), "bindings count when it is due"
+
+
+def test_a_reply_goes_to_the_requester_who_waits_and_to_no_log(world: World) -> None:
+    client = Client(world, capabilities=(kinds.ROUTED,))
+    replies: list[tuple[bytes, bytes, bytes]] = []
+    address = client.session.vhost.replies.register(lambda *reply: replies.append(reply))
+    client.request("open_producer", handle=1, exchange="", routing_key=address)
+    before = world.log.appender.next_lsn
+    client.produce(1, b"a", b"b")
+    ((kind, _, payload),) = client.take()
+    assert (kind, payload[16:]) == (0x12, struct.pack(">II", 2, 0))
+    assert replies == [(join_key_block("", address), PLAIN, body) for body in (b"a", b"b")]
+    assert world.log.appender.next_lsn == before
+    client.session.vhost.replies.forget(address)
+    client.produce(1, b"late")
+    ((kind, _, payload),) = client.take()
+    assert (kind, json.loads(payload)["code"], len(replies)) == (0x13, "not_found", 2)
+
+
+def test_with_the_firehose_on_the_same_is_kept_and_refused(world: World) -> None:
+    client = opened(world)
+    client.session.vhost.firehose.turn(on=True)
+    client.produce(1, b"kept")
+    assert [kind for kind, _, _ in client.take()] == [0x12]
+    assert read_all(client) == [b"kept"]
+    client.request("delete_topic", topic="t")
+    client.produce(1, b"lost?")
+    refusals = [json.loads(payload) for kind, _, payload in client.take() if kind == 0x13]
+    assert [one["code"] for one in refusals] == ["not_found"]
 
 
 def test_repeated_messages_of_a_named_producer_are_appended_once(world: World) -> None:

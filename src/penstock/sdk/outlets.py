@@ -1,0 +1,68 @@
+"""Producers of one client by the place they send to: opened when they are used first, closed when unused.
+
+For what is sent to many places, a message at a time: requests and replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.sdk.errors import ClientError
+
+if TYPE_CHECKING:
+    from penstock.sdk.message import MessageId
+    from penstock.sdk.producer import Producer
+
+__all__ = ["Outlets"]
+
+_MOST: Final = 100
+"""Producers that stay open while nobody sends by them."""
+
+Place = tuple[tuple[str, str], ...]
+
+
+class _Outlet:
+    """A producer, and how many send by it."""
+
+    def __init__(self, producer: Producer[bytes | str]) -> None:
+        self.producer = producer
+        self.opening = asyncio.ensure_future(producer.open())
+        self.users = 0
+
+
+class Outlets:
+    """See the module."""
+
+    def __init__(self, make: Callable[..., Producer[bytes | str]]) -> None:
+        """`make` makes the producer to a place, whose fields are its keyword arguments."""
+        self._make = make
+        self._outlets: OrderedDict[Place, _Outlet] = OrderedDict()
+        """The one that was used last is behind the others."""
+
+    async def send(self, place: Mapping[str, str], body: bytes | str, **options: Any) -> MessageId:
+        """Send a message to a place; see `Producer.send`. Raises ClientError, TypeError, ValueError."""
+        name = tuple(place.items())
+        outlet = self._outlets.get(name)
+        if outlet is None:
+            outlet = self._outlets[name] = _Outlet(self._make(**place))
+        self._outlets.move_to_end(name)
+        outlet.users += 1
+        try:
+            await asyncio.shield(outlet.opening)
+            return await outlet.producer.send(body, **options)
+        except ClientError:
+            if not outlet.producer.is_open:
+                self._outlets.pop(name, None)
+            raise
+        finally:
+            outlet.users -= 1
+            await self._close_unused()
+
+    async def _close_unused(self) -> None:
+        """Close those that were used longest ago, if there are too many."""
+        unused = [name for name, outlet in self._outlets.items() if not outlet.users]
+        for name in unused[: max(len(self._outlets) - _MOST, 0)]:
+            await self._outlets.pop(name).producer.close()

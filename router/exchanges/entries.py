@@ -74,6 +74,11 @@ class QueueEntry:
         return self.queue.owner
 
     @property
+    def is_listed(self) -> bool:
+        """Whether operators see it as a queue."""
+        return True
+
+    @property
     def auto_delete(self) -> bool:
         """Whether it goes with its last consumer."""
         return self.queue.auto_delete
@@ -127,6 +132,12 @@ class SessionEntry(QueueEntry):
     """Bit n: there is a page n of its filters."""
     filters: Filters | None = None
     """Its filters; None while nobody asks for those of a durable session, which are in the log's tables."""
+
+    @property
+    def is_listed(self) -> bool:
+        """False for a client that only publishes: as in RabbitMQ it has no queue."""
+        filters = self.pages if self.filters is None else self.filters.all
+        return bool(filters) or bool(self.queue.cursor.outstanding or self.queue.ready_count)
 
 
 def listed_session(name: str) -> str:

@@ -168,12 +168,14 @@ class KeyShared:
     def _give(self, keys: KeyShares, taker: GroupConsumer, first: int, count: int) -> bool:
         """Let it encode its share; False: it failed, and what was left of the take went back."""
         group = self._group
+        settled = group.cursor.settled
         try:
             took = keys.give(group.cursor, taker, first, count)
         except Exception:
             group.consumer_failed(taker, first, 1)
             return False
         group.delivered += took
+        group.unasked += group.cursor.settled - settled
         if took < count:
             # Asked again, so that one whose output filled up on the way knows that it is waited for.
             taker.credit()

@@ -140,6 +140,7 @@ def pump_subscription(queue: Queue, budget: int) -> Pause:
 def _deliver_batch(queue: Queue, consumer: BatchConsumer) -> int:
     """Let `consumer` take the next batch whole, if it can: as `BatchConsumer.deliver_batch`."""
     deliver_to(consumer)
+    settled = queue.cursor.settled
     try:
         took = consumer.deliver_batch(queue.cursor)
     except Exception:
@@ -147,19 +148,21 @@ def _deliver_batch(queue: Queue, consumer: BatchConsumer) -> int:
         queue.consumer_failed(queue.active, 0, 1)
         return 0
     queue.delivered += max(took, 0)
+    queue.unasked += queue.cursor.settled - settled
     return took
 
 
 def _deliver(queue: Queue, consumer: QueueConsumer, first: int, step: int) -> int:
     """Let `consumer` encode its slice; what it did not take goes back. Returns how many it took."""
     cursor = queue.cursor
-    share = (cursor.taken_count - first + step - 1) // step
+    share, settled = (cursor.taken_count - first + step - 1) // step, cursor.settled
     try:
         took = consumer.deliver(cursor, first, step)
     except Exception:
         queue.consumer_failed(consumer, first, step)
         return 0
     queue.delivered += took
+    queue.unasked += cursor.settled - settled
     delivered(cursor, first, step, took, consumer)
     if took < share:
         cursor.put_back(first, step, took)

@@ -79,6 +79,7 @@ class Queue(Served):
         "owner",
         "purged",
         "qid",
+        "unasked_got",
         "vhost",
     )
 
@@ -112,6 +113,8 @@ class Queue(Served):
         self.deleted = False
         self.got = 0
         """Of these, to getters."""
+        self.unasked_got = 0
+        """Of `unasked`, those that getters got."""
         self.purged = 0
         """Messages dropped by `purge`."""
         self.dropped = 0
@@ -530,7 +533,10 @@ class Queue(Served):
             self.delivered += n
             self.got += n
             delivered(cursor, 0, 1, n, None)
+            settled = cursor.settled
             getter(cursor if n else None)
+            self.unasked += cursor.settled - settled
+            self.unasked_got += cursor.settled - settled
         self._getters = None
 
     def low(self) -> int:

@@ -24,7 +24,7 @@ cdef class Served:                  # a queue, as far as the fast path sees it; 
     cdef public FastPath fast_path
     cdef public object _limits, _getters
     cdef public Py_ssize_t _loading         # reasons to hand out nothing: reads that are under way, `hold`
-    cdef public unsigned long long delivered
+    cdef public unsigned long long delivered, unasked
     cdef public bint waits                  # at all of its feeds
 
 

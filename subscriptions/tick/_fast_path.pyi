@@ -21,6 +21,9 @@ class Served:
     """The fast path to its consumer, when it is the only one and has one."""
     delivered: int
     """Messages handed to consumers and getters, redeliveries included."""
+    unasked: int
+    """Those of them that were settled as they were handed out: nobody is asked to acknowledge them. Who hands
+    out sees it by what the cursor has settled meanwhile, whatever the protocol calls it."""
     waits: bool
     """It waits at all of its feeds."""
     _limits: Limits | None

@@ -459,6 +459,8 @@ def test_an_administrator_ends_the_session_of_another_user(api: Api, gateway: Ga
         client.connect("127.0.0.1", gateway.mqtt_port)
         client.loop_start()
         assert connected.wait(60)
+        client.subscribe("ward", qos=1)  # without one it has no queue
+        assert until(lambda: api.status("GET", path) == 200)
         if not is_connected:
             client.disconnect()
             assert gone.wait(60)

@@ -18,6 +18,7 @@ cdef class ConsumerFastPath(FastPath):
     cdef int serve(self, bint at_once) except -1:
         cdef Consumer consumer = self.consumer
         cdef Py_ssize_t wanted, n, took
+        cdef unsigned long long settled
         if self.cursor.scheduled:
             return STARVED              # it has its turn in any case
         if self.cursor.outstanding >= self.outstanding_max or not consumer.attached:
@@ -27,10 +28,12 @@ cdef class ConsumerFastPath(FastPath):
             return STARVED
         n = self.cursor.take(wanted)
         if n:
+            settled = self.cursor.settled
             took = consumer.deliver(self.cursor, 0, 1)
             if at_once and took and consumer.channel.sink is not None:
                 consumer.channel.sink.send_out()
             self.queue.delivered += took
+            self.queue.unasked += self.cursor.settled - settled
             if took < n:
                 self.cursor.put_back(0, 1, took)
                 return REST

@@ -55,25 +55,37 @@ _EXACT_MAX: Final = 2000
 
 LENGTHS: Final = ("messages_ready", "messages_unacknowledged")
 """The numbers behind `QUEUE_COUNTERS` in what is sampled of a queue or a vhost."""
-QUEUE_COUNTERS: Final = ("publish", "deliver", "get", "deliver_get", "ack", "redeliver")
+QUEUE_COUNTERS: Final = (
+    "publish",
+    "deliver",
+    "deliver_no_ack",
+    "get",
+    "get_no_ack",
+    "deliver_get",
+    "ack",
+    "redeliver",
+)
 """The counters of `queue_counters`, with RabbitMQ's names."""
 
 
 def queue_counters(queue: Queue) -> tuple[int, ...]:
     """Totals of a queue since the process started, or since the queue was made.
 
-    `publish` is what came into it: done, dropped, out, and ready. `ack` is what was settled, acknowledged or
-    rejected, by somebody.
+    `publish` is what came into it: done, dropped, out, and ready. `ack` is what somebody settled,
+    acknowledged or rejected; what is settled as it is delivered is `deliver_no_ack` or `get_no_ack` only.
     """
     cursor = queue.cursor
     ready = queue.ready_count
+    consumed_unasked = queue.unasked - queue.unasked_got
     left = cursor.settled + cursor.expired + cursor.lost + queue.purged
     return (
         left + ready + cursor.outstanding - queue.inherited,
-        queue.delivered - queue.got,
-        queue.got,
+        max(queue.delivered - queue.got - consumed_unasked, 0),
+        consumed_unasked,
+        queue.got - queue.unasked_got,
+        queue.unasked_got,
         queue.delivered,
-        max(cursor.settled - queue.dropped, 0),
+        max(cursor.settled - queue.dropped - queue.unasked, 0),
         cursor.requeued,
     )
 
@@ -120,14 +132,18 @@ def total_counters(totals: Totals) -> tuple[int, ...]:
 class QueueSums:
     """Totals of several queues."""
 
+    queues: int = 0
+    """Those that are listed."""
     ready: int = 0
     unacked: int = 0
     consumers: int = 0
     counters: list[int] = field(default_factory=lambda: [0] * len(QUEUE_COUNTERS))
     """Of `queue_counters`."""
 
-    def count(self, queue: Queue, counters: tuple[int, ...]) -> None:
+    def count(self, entry: QueueEntry, counters: tuple[int, ...]) -> None:
         """Add a queue."""
+        queue = entry.queue
+        self.queues += entry.is_listed
         self.ready += queue.ready_count
         self.unacked += queue.cursor.outstanding
         self.consumers += queue.consumer_count
@@ -135,6 +151,7 @@ class QueueSums:
 
     def add(self, other: QueueSums) -> None:
         """Add those of `other`."""
+        self.queues += other.queues
         self.ready += other.ready
         self.unacked += other.unacked
         self.consumers += other.consumers
@@ -302,7 +319,7 @@ class Sampler:
                 if entry.queue.deleted:
                     continue
                 counters = queue_counters(entry.queue)
-                sums.setdefault(_sums_key(vhost.name, entry), QueueSums()).count(entry.queue, counters)
+                sums.setdefault(_sums_key(vhost.name, entry), QueueSums()).count(entry, counters)
                 yield entry.queue, (*counters, entry.queue.ready_count, entry.queue.cursor.outstanding)
 
     def queue_sums(self) -> dict[SumsKey, QueueSums]:

@@ -34,7 +34,7 @@ from penstock.subscriptions.streams.subscription import Subscription
 if TYPE_CHECKING:
     from penstock.protocols.listening.registry import Live
     from penstock.router.exchanges.entries import Binding, QueueEntry
-    from penstock.router.policies.policies import Policy
+    from penstock.router.policies.policies import Policy, PolicyKind
     from penstock.router.vhost.vhost import Vhost
 
 __all__ = [
@@ -91,6 +91,22 @@ def message_stats(counted: Mapping[str, tuple[int, float]]) -> Item:
     return stats(_MESSAGE_STATS, [value for value, _ in pairs], [rate for _, rate in pairs])
 
 
+_GROWTHS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
+    "messages": (("publish", 1), ("ack", -1), ("deliver_no_ack", -1), ("get_no_ack", -1)),
+    "messages_ready": (("publish", 1), ("deliver_get", -1)),
+    "messages_unacknowledged": (("deliver", 1), ("get", 1), ("ack", -1)),
+}
+"""The counters that make a length grow (1) or shrink (-1)."""
+
+
+def growths(names: Sequence[str], rates: Sequence[float]) -> dict[str, float]:
+    """How fast the lengths of queues grow, by the rates of counters with these names."""
+    by_name = dict(zip(names, rates, strict=True))
+    return {
+        length: sum(sign * by_name[name] for name, sign in counters) for length, counters in _GROWTHS.items()
+    }
+
+
 def stats_of_totals(totals: Totals, rates: Sequence[float]) -> Item:
     """Message statistics of totals, with the rates of `total_counters`."""
     return stats(TOTALS, total_counters(totals), rates)
@@ -109,6 +125,7 @@ def queue(api: Management, entry: QueueEntry) -> Item:
     found = entry.queue
     ready, unacked = found.ready_count, found.cursor.outstanding
     rates = api.sampler.rates(found, len(QUEUE_COUNTERS))
+    growth = growths(QUEUE_COUNTERS, rates)
     consumers = found.consumers
     kind = queue_type(entry)
     single = found.kind in (Kind.SINGLE, Kind.PREFERRED)
@@ -117,7 +134,6 @@ def queue(api: Management, entry: QueueEntry) -> Item:
     tag_text = tag.decode("utf-8", "replace") if isinstance(tag, bytes) else None
     has_credit = any(consumer.credit() > 0 for consumer in consumers[:100])
     utilisation = float(has_credit) if consumers else 0
-    publish_rate, _, _, deliver_rate, ack_rate, _ = rates
     policies = api.broker.vhosts[found.vhost].policies
     shown: Item = {
         "arguments": entry.arguments,
@@ -136,12 +152,12 @@ def queue(api: Management, entry: QueueEntry) -> Item:
             }
         ),
         "messages": ready + unacked,
-        "messages_details": {"rate": publish_rate - ack_rate},
+        "messages_details": {"rate": growth["messages"]},
         "messages_dropped": found.dropped,
         "messages_ready": ready,
-        "messages_ready_details": {"rate": publish_rate - deliver_rate},
+        "messages_ready_details": {"rate": growth["messages_ready"]},
         "messages_unacknowledged": unacked,
-        "messages_unacknowledged_details": {"rate": deliver_rate - ack_rate},
+        "messages_unacknowledged_details": {"rate": growth["messages_unacknowledged"]},
         "name": entry.listed_name,
         "node": api.node,
         "operator_policy": _name_of(policies.of("operator_policy", entry.listed_name, kind)),
@@ -179,31 +195,37 @@ def queue_keys(api: Management) -> dict[str, Callable[[QueueEntry], Any]]:
     def rate_of(at: int) -> Callable[[QueueEntry], float]:
         return lambda entry: sampler.rates(entry.queue, count)[at]
 
-    def growth(more: int, less: int) -> Callable[[QueueEntry], float]:
-        def read(entry: QueueEntry) -> float:
-            rates = sampler.rates(entry.queue, count)
-            return rates[more] - rates[less]
+    def growth_of(length: str) -> Callable[[QueueEntry], float]:
+        return lambda entry: growths(QUEUE_COUNTERS, sampler.rates(entry.queue, count))[length]
+
+    def policy_of(kind: PolicyKind) -> Callable[[QueueEntry], str | None]:
+        def read(entry: QueueEntry) -> str | None:
+            policies = api.broker.vhosts[entry.queue.vhost].policies
+            return _name_of(policies.of(kind, entry.listed_name, queue_type(entry)))
 
         return read
 
     def counter_of(at: int) -> Callable[[QueueEntry], int]:
         return lambda entry: queue_counters(entry.queue)[at]
 
-    publish, _, _, deliver, ack, _ = range(count)
     keys: dict[str, Callable[[QueueEntry], Any]] = {
         "messages": lambda entry: entry.queue.ready_count + entry.queue.cursor.outstanding,
         "messages_ready": lambda entry: entry.queue.ready_count,
         "messages_unacknowledged": lambda entry: entry.queue.cursor.outstanding,
-        "messages_details.rate": growth(publish, ack),
-        "messages_ready_details.rate": growth(publish, deliver),
-        "messages_unacknowledged_details.rate": growth(deliver, ack),
         "messages_dropped": lambda entry: entry.queue.dropped,
         "consumers": lambda entry: entry.queue.consumer_count,
         "durable": lambda entry: entry.durable,
         "auto_delete": lambda entry: entry.auto_delete,
         "type": lambda entry: queue_type(entry) if entry.kind == "queue" else "classic",
         "state": lambda entry: "running",
+        "exclusive": lambda entry: entry.owner is not None or entry.kind == "session",
+        "policy": policy_of("policy"),
+        "operator_policy": policy_of("operator_policy"),
+        # RabbitMQ's page sorts by these, too; here no queue has them.
+        **dict.fromkeys(("memory", "message_bytes", "head_message_timestamp"), lambda entry: None),
     }
+    for length in _GROWTHS:
+        keys[f"{length}_details.rate"] = growth_of(length)
     for at, name in enumerate(QUEUE_COUNTERS):
         keys[f"message_stats.{name}"] = counter_of(at)
         keys[f"message_stats.{name}_details.rate"] = rate_of(at)
@@ -491,6 +513,7 @@ def vhost(api: Management, found: Vhost, lives: Sequence[Live]) -> Item:
     """A vhost with the totals of its queues and connections."""
     sums = api.sampler.vhost_sums(found.name)
     rates = api.sampler.rates(("vhost", found.name), len(QUEUE_COUNTERS))
+    growth = growths(QUEUE_COUNTERS, rates)
     ready, unacked = sums.ready, sums.unacked
     received = sent = 0
     totals = Totals()
@@ -512,11 +535,11 @@ def vhost(api: Management, found: Vhost, lives: Sequence[Live]) -> Item:
         "log_bytes": api.broker.log.held_bytes(found.lp),
         "message_stats": message_stats(counted),
         "messages": ready + unacked,
-        "messages_details": {"rate": rates[0] - rates[4]},
+        "messages_details": {"rate": growth["messages"]},
         "messages_ready": ready,
-        "messages_ready_details": {"rate": rates[0] - rates[3]},
+        "messages_ready_details": {"rate": growth["messages_ready"]},
         "messages_unacknowledged": unacked,
-        "messages_unacknowledged_details": {"rate": rates[3] - rates[4]},
+        "messages_unacknowledged_details": {"rate": growth["messages_unacknowledged"]},
         "metadata": {"description": found.metadata.description, "tags": list(found.metadata.tags)},
         "name": found.name,
         "recv_oct": received,

@@ -353,7 +353,7 @@ async def _families(
     lives = [live for live in api.registry.connections() if vhosts is None or live.info.vhost in vhosts]
     channels = [(live, channel) for live in lives for channel in live.info.channels]
     places = _vhosts(api, vhosts)
-    entries = [entry for vhost in places for entry in vhost.entries()]
+    entries = [entry for vhost in places for entry in vhost.entries() if entry.is_listed]
     streamed = [entry for vhost in places for entry in vhost.subscriptions.entries.values()]
     seen: set[str] = set()
     for about_what, columns in wanted:

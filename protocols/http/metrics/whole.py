@@ -142,7 +142,7 @@ def queues(api: Management, moved: ByProtocol) -> Iterator[Metric]:
     ready = sum(of.ready for of in sums.values())
     unacked = sum(of.unacked for of in sums.values())
     consumers = sum(of.consumers for of in sums.values())
-    yield of_one("queues", "gauge", "Queues available", len(api.broker.queues))
+    yield of_one("queues", "gauge", "Queues available", sum(of.queues for of in sums.values()))
     yield of_one("queue_messages_ready", "gauge", "Messages ready to be delivered to consumers", ready)
     told = "Messages delivered but not yet acknowledged"
     yield of_one("queue_messages_unacked", "gauge", told, unacked)

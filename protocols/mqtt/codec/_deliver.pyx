@@ -341,6 +341,7 @@ cdef class SessionFastPath(FastPath):
         cdef Deliverer deliverer = self.deliverer
         cdef Inflight inflight = deliverer.inflight
         cdef Py_ssize_t wanted = MAX_TAKE, capacity, n, took
+        cdef unsigned long long settled
         if cursor.scheduled:
             return STARVED              # it has its turn in any case
         capacity = self.sink._output_capacity()
@@ -352,6 +353,7 @@ cdef class SessionFastPath(FastPath):
                 return STARVED
         n = cursor.take(wanted)
         if n:
+            settled = cursor.settled
             took = deliverer.deliver(cursor, 0, 1, capacity, self.appender.now())
             if deliverer.pubrels or deliverer.orphans or (deliverer.persistent and inflight.needs_saving()):
                 self.after()
@@ -360,6 +362,7 @@ cdef class SessionFastPath(FastPath):
             else:
                 self.sink.has_output()
             self.queue.delivered += took
+            self.queue.unasked += cursor.settled - settled
             if took < n:
                 cursor.put_back(0, 1, took)
                 return REST

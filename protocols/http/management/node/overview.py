@@ -110,8 +110,13 @@ def _with_others(api: Management, sum_: Totals) -> Totals:
     sum_.published += api.messages.published
     sum_.delivered += api.messages.delivered
     sum_.got += api.messages.delivered
-    # All that left its queue for good, by whichever protocol.
-    sum_.acknowledged = sum(one.counter("ack") for one in api.sampler.sums_by_type().values())
+    # Queues know what became of a delivery, by whichever protocol it went.
+    sums = list(api.sampler.sums_by_type().values())
+    sum_.acknowledged, consumed, got = (
+        sum(one.counter(name) for one in sums) for name in ("ack", "deliver_no_ack", "get_no_ack")
+    )
+    # Never more than there were: a queue also counts what was too large for its client.
+    sum_.delivered_auto, sum_.got_auto = min(consumed, sum_.consumed), min(got, sum_.got)
     return sum_
 
 
@@ -189,15 +194,14 @@ class _Overview:
         sums = api.sampler.queue_sums()
         for vhost in api.vhosts(request):
             exchanges += len(vhost.exchanges)
-            queues += len(vhost.queues) + len(vhost.sessions)
             for (name, _, _), one in sums.items():
                 if name == vhost.name:
+                    queues += one.queues
                     ready += one.ready
                     unacked += one.unacked
         totals = totals_of_all(api)
         rates = api.sampler.rates("totals", len(TOTALS))
-        by_name = dict(zip(TOTALS, rates, strict=True))
-        publish, deliver, ack = (by_name[name] for name in ("publish", "deliver_get", "ack"))
+        growth, publish = views.growths(TOTALS, rates), rates[TOTALS.index("publish")]
         consumers = sum(
             len(live.info.consumers) + sum(len(channel.consumers) for channel in live.info.channels)
             for live in lives
@@ -230,11 +234,11 @@ class _Overview:
             "churn_rates": views.stats(_CHURN, self._churn(), api.sampler.rates("churn", len(_CHURN))),
             "queue_totals": {
                 "messages": ready + unacked,
-                "messages_details": {"rate": publish - ack},
+                "messages_details": {"rate": growth["messages"]},
                 "messages_ready": ready,
-                "messages_ready_details": {"rate": publish - deliver},
+                "messages_ready_details": {"rate": growth["messages_ready"]},
                 "messages_unacknowledged": unacked,
-                "messages_unacknowledged_details": {"rate": deliver - ack},
+                "messages_unacknowledged_details": {"rate": growth["messages_unacknowledged"]},
             },
             "object_totals": {
                 "channels": sum(len(live.info.channels) for live in lives),

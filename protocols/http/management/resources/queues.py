@@ -55,20 +55,23 @@ class _Queues:
         )
 
     def _sorted(self, request: Request) -> list[QueueEntry]:
-        """The queues that the user may see, by name; the same list again as long as no queue came or went."""
+        """The queues that the user may see, by name. They are sorted anew when a queue came or went."""
         queues, vhosts = self._api.broker.queues, self._api.vhosts(request)
         state = (queues.created, queues.deleted, *(vhost.name for vhost in vhosts))
         if self._order[0] != state:
             entries = [entry for vhost in vhosts for entry in vhost.entries()]
             self._order = state, sorted(entries, key=_name_of)
-        return self._order[1]
+        entries = self._order[1]
+        if any(len(vhost.sessions) for vhost in vhosts):
+            return [entry for entry in entries if entry.is_listed]
+        return entries
 
     def _entry(self, request: Request) -> QueueEntry:
         vhost, name = self._api.vhost(request), request.names["name"]
         entry = vhost.queues.get(name)
         if entry is None:
             for other in vhost.entries():
-                if other.listed_name == name:
+                if other.listed_name == name and other.is_listed:
                     return other
             raise absent()
         return entry

@@ -150,6 +150,10 @@ docs-site: $(STAMPS)/docs  ## build the documentation as a static site with sear
 	$(BIN)/python -m mkdocs build --quiet --strict
 	@echo "penstock: the site is in build/site; open build/site/index.html, or $(BIN)/python -m mkdocs serve"
 
+.PHONY: vendor
+vendor:  ## take the console's JavaScript of others from npm, and compare it with SHA256SUMS (needs npm)
+	@.ci/vendor
+
 .PHONY: dist
 dist: $(STAMPS)/release  ## build the source distribution and a wheel for Linux, checked, in dist/
 	@rm -rf dist build/dist

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.protocols.http import health, problems
 from penstock.protocols.http.audit.actions import Noting
+from penstock.protocols.http.console import files as console
 from penstock.protocols.http.data.app import DataPlane
 from penstock.protocols.http.data.openapi import document as openapi
 from penstock.protocols.http.management import sessions
@@ -64,7 +65,7 @@ def _is_open(request: Request) -> bool:
 
 def _is_open_management(request: Request) -> bool:
     """The same, of the listener of the management API."""
-    return _is_open(request) or overview.is_open(request) or sessions.is_open(request)
+    return any(group.is_open(request) for group in (console, overview, sessions)) or _is_open(request)
 
 
 def _is_open_page(request: Request) -> bool:
@@ -132,6 +133,7 @@ def serve(
     if managed:
         # Here too, so that a page of the management can publish and pull without another origin.
         plane.add(app)
+        console.add(app)
         front_end.serve("management", app, options.management, options.management_tls, shared.tls)
     if options.metrics is not None:
         pages = HttpApp(words, needs_no_login=_is_open_page)

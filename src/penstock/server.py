@@ -86,7 +86,7 @@ _LISTENERS: Final = {
     "native": ("penstock://", "/", "the Python SDK and other native clients"),
     "natives": ("penstocks://", "/", "native clients, with TLS"),
     "http": ("http://", "/v1/", "publish and pull over HTTP; GET /openapi.json describes it"),
-    "management": ("http://", "/api/", "RabbitMQ's management API, which the commands use"),
+    "management": ("http://", "/", "the console, for a browser; RabbitMQ's management API at /api/"),
     "metrics": ("http://", "/metrics", "Prometheus"),
 }
 """Scheme and path of the address of a listener, and what it is for."""

@@ -107,6 +107,7 @@ NOT_NOTED: Final = frozenset(
         ("POST", "/v1/vhosts/{}/streams/{}/subscriptions/{}/ack-cumulative"),
         ("POST", "/v1/vhosts/{}/queues/{}/messages"),
         ("POST", "/v1/vhosts/{}/queues/{}/redrive"),
+        ("POST", "/v1/vhosts/{}/queues/{}/peek"),
         ("POST", "/v1/vhosts/{}/half"),
         ("POST", "/v1/vhosts/{}/half/{}/commit"),
         ("POST", "/v1/vhosts/{}/half/{}/rollback"),

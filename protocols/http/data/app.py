@@ -20,6 +20,7 @@ from penstock.protocols.http.data.publishing.topics import TopicPublisher
 from penstock.protocols.http.data.publishing.transactions import Transactions
 from penstock.protocols.http.data.pulling.leases import Leases
 from penstock.protocols.http.data.pulling.members import Members
+from penstock.protocols.http.data.pulling.peek import Peek
 from penstock.protocols.http.data.pulling.polls import Polls
 from penstock.protocols.http.data.pulling.pull import Puller
 from penstock.protocols.http.data.pulling.reader import StreamReader
@@ -64,6 +65,7 @@ class DataPlane:
         self.halves = Halves(access, questions)
         self.delayed = DelayedHandlers(access)
         self.redrive = Redrive(access, polls)
+        self.peek = Peek(access)
         self.reader = StreamReader(access, polls)
         tails, events = Tails(broker), Events(broker, webhooks)
         self.tails = TailHandlers(access, tails, self.reader, events)
@@ -92,6 +94,7 @@ class DataPlane:
         app.routes.add("DELETE", queue, self.queues.delete)
         app.routes.add("POST", f"{queue}/messages", self.publisher.to_queue, quick=True)
         app.routes.add("POST", f"{queue}/redrive", self.redrive.redrive)
+        app.routes.add("POST", f"{queue}/peek", self.peek.peek)
         for source in (queue, subscription):
             app.routes.add("POST", f"{source}/pull", self.puller.pull, quick=True)
             app.routes.add("POST", f"{source}/ack", self.puller.ack, quick=True)

@@ -66,7 +66,7 @@ class Routes:
         """Serve `method` on `path`, whose parts in braces become `Request.names`. `quick`: see the module."""
         node = self._root
         names = []
-        for at, segment in enumerate(path.strip("/").split("/")):
+        for at, segment in enumerate(filter(None, path.split("/"))):
             if segment.startswith("{"):
                 names.append((at, segment[1:-1]))
                 segment = _NAME

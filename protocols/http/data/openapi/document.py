@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final
 
 from penstock import __version__
-from penstock.protocols.http.data.openapi.pull import pulled, queues, redrive, streams
+from penstock.protocols.http.data.openapi.pull import peek, pulled, queues, redrive, streams
 from penstock.protocols.http.data.openapi.schemas import TEXT, Json, number, object_, ref, schemas
 from penstock.protocols.http.data.openapi.units import numbers, txn, units
 from penstock.protocols.http.data.openapi.webhooks import webhooks
@@ -162,6 +162,7 @@ def _paths() -> Json:
         **queues(),
         **pulled(queue),
         f"{queue}/redrive": {"post": redrive()},
+        f"{queue}/peek": {"post": peek()},
         **units(key),
         "/tail": {
             "get": operation(

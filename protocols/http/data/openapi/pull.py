@@ -6,7 +6,7 @@ from penstock.protocols.http.data.openapi.schemas import TEXT, Json, number, obj
 from penstock.protocols.http.data.openapi.units import txn
 from penstock.protocols.http.data.openapi.words import HANDLES, listed, operation
 
-__all__ = ["pulled", "queues", "redrive", "streams"]
+__all__ = ["peek", "pulled", "queues", "redrive", "streams"]
 
 
 def pulled(source: str) -> Json:
@@ -158,6 +158,17 @@ def streams(publish: Json, read: Json, tail: Json) -> Json:
             )
         },
     }
+
+
+def peek() -> Json:
+    """Messages that stay where they are."""
+    messages = {"type": "array", "items": ref("Message")}
+    return operation(
+        "Look at messages that are ready, without taking them.",
+        {200: object_({"messages": messages}, "messages")},
+        body=object_({"max": number(1, 100, 10)}, closed=True),
+        optional=True,
+    )
 
 
 def redrive() -> Json:

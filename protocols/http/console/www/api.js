@@ -1,0 +1,64 @@
+/** Requests to the gateway. The browser sends the session's cookie by itself; no script sees it. */
+
+/** The answer to a request was a refusal: what the API says of it. */
+export class Refused extends Error {
+  /** @param {number} status @param {string} reason */
+  constructor(status, reason) {
+    super(reason);
+    this.status = status;
+  }
+}
+
+/** Called when the session has ended. */
+let onSignedOut = () => {};
+
+/** @param {() => void} told */
+export function whenSignedOut(told) {
+  onSignedOut = told;
+}
+
+/** A path of names, each of them one segment whatever is in it. @param {string} base @param {...string} names */
+export function path(base, ...names) {
+  return [base, ...names.map(encodeURIComponent)].join("/");
+}
+
+/** A query of what is not empty. @param {Record<string, unknown>} fields */
+export function query(fields) {
+  const known = Object.entries(fields).filter(([, value]) => value !== "" && value != null && value !== false);
+  return known.length ? `?${new URLSearchParams(known.map(([name, value]) => [name, String(value)]))}` : "";
+}
+
+/**
+ * Send a request and read its answer.
+ * @param {string} method @param {string} target @param {unknown} [body] sent as JSON
+ * @param {{headers?: Record<string, string>, signal?: AbortSignal}} [options]
+ * @returns {Promise<any>} the JSON of the answer, null without one
+ */
+export async function send(method, target, body, { headers = {}, signal } = {}) {
+  const sent = body === undefined ? {} : { "content-type": "application/json" };
+  let response;
+  try {
+    response = await fetch(target, {
+      method, signal, headers: { ...sent, ...headers }, credentials: "same-origin",
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Refused(0, "The gateway does not answer. The page goes on when it does.");
+  }
+  const text = await response.text();
+  let answer = null;
+  try {
+    answer = text ? JSON.parse(text) : null;
+  } catch {
+    throw new Refused(response.status, "The answer cannot be read.");
+  }
+  if (response.ok) return answer;
+  // Only a login that failed or has ended brings a challenge; a right that is missing does not.
+  if (response.status === 401 && response.headers.has("www-authenticate") && !target.startsWith("/api/login"))
+    onSignedOut();
+  throw new Refused(response.status, String(answer?.detail ?? answer?.reason ?? response.statusText));
+}
+
+/** @param {string} target @param {AbortSignal} [signal] */
+export const get = (target, signal) => send("GET", target, undefined, { signal });

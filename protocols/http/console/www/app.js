@@ -1,0 +1,175 @@
+/** The shell: signing in, navigation, the page that the address names, keys for all pages. */
+
+import { html, render, useEffect, useRef, useState, useErrorBoundary } from "./vendor/preact.js";
+import { get, send, whenSignedOut } from "./api.js";
+import { change, link, usePlace } from "./location.js";
+import { useLoaded } from "./parts.js";
+
+/** Pages: [name in the address, title, its module, tags that see it or nothing: all]. */
+const PAGES = [
+  ["overview", "Overview", () => import("./pages/overview.js")],
+  ["connections", "Connections", () => import("./pages/connections.js")],
+  ["channels", "Channels", () => import("./pages/channels.js")],
+  ["queues", "Queues", () => import("./pages/queues.js")],
+  ["exchanges", "Exchanges", () => import("./pages/exchanges.js")],
+  ["streams", "Streams", () => import("./pages/streams.js")],
+  ["dead-letters", "Dead letters", () => import("./pages/dead_letters.js")],
+  ["policies", "Policies", () => import("./pages/policies.js")],
+  ["vhosts", "Virtual hosts", () => import("./pages/vhosts.js")],
+  ["users", "Users", () => import("./pages/users.js"), ["administrator"]],
+];
+
+/** Keys that lead to a page, after "g". */
+const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "exchanges", s: "streams", d: "dead-letters", p: "policies", v: "vhosts", u: "users" };
+
+function SignIn({ ended, signedIn }) {
+  const first = useRef(null);
+  const [error, setError] = useState("");
+  const [busy, setBusy] = useState(false);
+  useEffect(() => first.current.focus(), []);
+  const submit = async (event) => {
+    event.preventDefault();
+    const { username, password } = event.target.elements;
+    setBusy(true);
+    setError("");
+    try {
+      signedIn(await send("POST", "/api/login", { username: username.value, password: password.value }));
+    } catch (refusal) {
+      setError(refusal.message);
+      password.value = "";
+      password.focus();
+    } finally {
+      setBusy(false);
+    }
+  };
+  return html`<main><form class="sign-in" onSubmit=${submit}>
+    <h1>penstock</h1>
+    ${ended && !error && html`<p class="notice" role="status">The session has ended. Sign in again.</p>`}
+    <label><span>User name</span><input ref=${first} name="username" autocomplete="username" required /></label>
+    <label><span>Password</span><input name="password" type="password" autocomplete="current-password" required /></label>
+    ${error && html`<p class="notice bad" role="alert">${error}</p>`}
+    <div class="actions"><button type="submit" disabled=${busy}>Sign in</button></div>
+  </form></main>`;
+}
+
+function Page({ module, ...props }) {
+  const [error, forget] = useErrorBoundary((failure) => console.error(failure));
+  const [loaded, setLoaded] = useState(null);
+  useEffect(() => {
+    let wanted = true;
+    forget();
+    module().then((found) => wanted && setLoaded(found), (failure) => wanted && setLoaded({ failure }));
+    return () => { wanted = false; };
+  }, [module]);
+  if (error) return html`<p class="notice bad" role="alert">The page failed: ${error.message}</p>`;
+  if (loaded?.failure) return html`<p class="notice bad" role="alert">The page cannot be loaded. Reload it.</p>`;
+  return loaded ? html`<${loaded.default} ...${props} />` : html`<p class="quiet">Loading …</p>`;
+}
+
+function Help({ close }) {
+  const dialog = useRef(null);
+  useEffect(() => dialog.current.showModal(), []);
+  return html`<dialog ref=${dialog} aria-label="Keys" onClose=${close}><h2>Keys</h2>
+    <table><tbody>
+      <tr><th scope="row">/</th><td>the filter of a list</td></tr>
+      ${Object.entries(KEYS).map(([key, name]) => html`<tr><th scope="row">g ${key}</th>
+        <td>${PAGES.find(([page]) => page === name)[1]}</td></tr>`)}
+      <tr><th scope="row">?</th><td>this help</td></tr>
+    </tbody></table>
+    <form method="dialog" class="actions"><button>Close</button></form>
+  </dialog>`;
+}
+
+function Scheme() {
+  const [scheme, setScheme] = useState(localStorage.getItem("scheme") ?? "");
+  useEffect(() => {
+    if (scheme) localStorage.setItem("scheme", scheme);
+    else localStorage.removeItem("scheme");
+    document.documentElement.dataset.scheme = scheme;
+    dispatchEvent(new HashChangeEvent("hashchange"));
+  }, [scheme]);
+  return html`<label><span>Colours</span><select value=${scheme} onChange=${(event) => setScheme(event.target.value)}>
+    <option value="">as the system</option><option value="light">light</option><option value="dark">dark</option>
+  </select></label>`;
+}
+
+function Shell({ user, signOut }) {
+  const here = usePlace();
+  const [help, setHelp] = useState(false);
+  const vhosts = useLoaded("/api/vhosts?columns=name", 30000).data ?? [];
+  const seen = PAGES.filter(([, , , tags]) => !tags || tags.some((tag) => user.tags.includes(tag)));
+  const page = seen.find(([name]) => name === here.page);
+  const vhost = here.query.vhost ?? "";
+  useEffect(() => {
+    document.title = page ? `${[...here.names, page[1]].join(" · ")} · penstock` : "penstock";
+  });
+  useEffect(() => {
+    let leading = false;
+    const pressed = (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+      if (event.target.closest?.("input, select, textarea")) return;
+      const search = document.querySelector("[data-search]");
+      if (event.key === "/" && search) {
+        event.preventDefault();
+        search.focus();
+      } else if (event.key === "?") setHelp(true);
+      else if (leading && KEYS[event.key]) location.hash = link(KEYS[event.key]);
+      leading = event.key === "g";
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, []);
+  const skip = (event) => {
+    event.preventDefault();
+    document.querySelector("main").focus();
+  };
+  return html`<div><a class="skip" href="#main" onClick=${skip}>To the content</a>
+    <div class="shell">
+      <header class="side">
+        <strong>penstock</strong>
+        <nav aria-label="Pages"><ul>
+          ${seen.map(([name, title]) => html`<li><a href=${link(name, [], { vhost })}
+            aria-current=${name === here.page ? "page" : undefined}>${title}</a></li>`)}
+        </ul></nav>
+        <label><span>Virtual host</span>
+          <select value=${vhost} onChange=${(event) => change({ vhost: event.target.value, page: "" })}>
+            <option value="">all</option>
+            ${vhosts.map((one) => html`<option value=${one.name}>${one.name}</option>`)}
+          </select></label>
+        <${Scheme} />
+        <p class="who">${user.name}</p>
+        <button type="button" onClick=${signOut}>Sign out</button>
+        <button type="button" onClick=${() => setHelp(true)}>Keys (?)</button>
+      </header>
+      <main id="main" tabindex="-1">
+        ${page
+          ? html`<${Page} key=${`${here.page}/${here.names.length}`} module=${page[2]} user=${user} names=${here.names}
+              query=${here.query} vhosts=${vhosts.map((one) => one.name)} />`
+          : html`<p class="notice">There is no such page, or your user may not see it.</p>`}
+      </main>
+    </div>
+    ${help && html`<${Help} close=${() => setHelp(false)} />`}</div>`;
+}
+
+function App() {
+  const [user, setUser] = useState(undefined);
+  const [ended, setEnded] = useState(false);
+  useEffect(() => {
+    whenSignedOut(() => {
+      setUser((before) => {
+        setEnded(Boolean(before));
+        return null;
+      });
+    });
+    get("/api/whoami").then(setUser, () => setUser(null));
+  }, []);
+  const signOut = async () => {
+    await send("DELETE", "/api/login").catch(() => {});
+    setEnded(false);
+    setUser(null);
+  };
+  if (user === undefined) return null;
+  return user ? html`<${Shell} user=${user} signOut=${signOut} />` : html`<${SignIn} ended=${ended} signedIn=${setUser} />`;
+}
+
+render(html`<${App} />`, document.body);

@@ -1,0 +1,106 @@
+/** Queues that dead letters go to; what a redrive would move, and moving just that. */
+
+import { html, useState } from "../vendor/preact.js";
+import { path } from "../api.js";
+import { link } from "../location.js";
+import { Action, Loading, Rows, count, post, useLoaded } from "../parts.js";
+import { Payload } from "../messages.js";
+
+const REASONS = ["", "rejected", "expired", "maxlen", "delivery_limit"];
+const MOST = 1000;
+
+export default function DeadLetters(props) {
+  return props.names.length === 2 ? html`<${One} ...${props} />` : html`<${All} ...${props} />`;
+}
+
+/** Queues that the arguments and policies of other queues lead to: name -> the queues that they come from. */
+function sourcesOf(queues, bindings, hooks) {
+  const sources = new Map();
+  const add = (name, from) => sources.set(name, [...(sources.get(name) ?? []), from]);
+  for (const queue of queues) {
+    const rule = (name) => queue.arguments?.[`x-${name}`] ?? queue.effective_policy_definition?.[name];
+    const exchange = rule("dead-letter-exchange");
+    if (exchange === undefined) continue;
+    const key = rule("dead-letter-routing-key") ?? queue.name;
+    for (const one of bindings)
+      if (one.source === exchange && one.destination_type === "queue" && (exchange !== "" || one.routing_key === key))
+        add(one.destination, queue.name);
+  }
+  for (const hook of hooks) add(`webhook.${hook.name}.dead`, `webhook ${hook.name}`);
+  return sources;
+}
+
+const SLOW_MS = 15000;
+
+function All({ query, vhosts }) {
+  const vhost = query.vhost || vhosts[0];
+  const at = (kind) => (vhost === undefined ? null : path(`/api/${kind}`, vhost));
+  const columns = "name,messages,arguments,effective_policy_definition";
+  const queues = useLoaded(vhost === undefined ? null : `${at("queues")}?columns=${columns}`, SLOW_MS);
+  const bindings = useLoaded(at("bindings"), SLOW_MS);
+  const hooks = useLoaded(at("webhooks"), SLOW_MS);
+  const all = queues.data && bindings.data && hooks.data;
+  const sources = all ? sourcesOf(queues.data, bindings.data, hooks.data) : new Map();
+  return html`<div><h1>Dead letters of ${vhost}</h1>
+    <p class="quiet">These queues get what other queues give up: messages that were rejected, expired, or too many.</p>
+    <${Loading} of=${queues.error ? queues : bindings.error ? bindings : hooks.error ? hooks : { data: all || null }} />
+    ${all && html`<${Rows} label="Queues of dead letters" rows=${queues.data.filter((one) => sources.has(one.name))}
+      empty="No queue of this virtual host has a dead-letter exchange that leads to a queue." columns=${[
+        ["Name", (one) => html`<a href=${link("dead-letters", [vhost, one.name])}>${one.name}</a>`],
+        ["Messages", (one) => count(one.messages), "number"], ["From", (one) => sources.get(one.name).join(", ")],
+      ]} />`}</div>`;
+}
+
+function One({ names: [vhost, name] }) {
+  const target = `${path("/v1/vhosts", vhost)}/${path("queues", name)}`;
+  const [preview, setPreview] = useState(null);
+  const [moved, setMoved] = useState(null);
+  const [error, setError] = useState("");
+  const ask = async (event) => {
+    event.preventDefault();
+    const { reason, to, max } = event.target.elements;
+    const wanted = { max: Number(max.value), ...(reason.value && { reason: reason.value }), ...(to.value && { to: to.value }) };
+    setError("");
+    setMoved(null);
+    try {
+      const [would, seen] = await Promise.all([
+        post(`${target}/redrive`, { ...wanted, dry_run: true }),
+        post(`${target}/peek`, { max: Math.min(wanted.max, 100) }),
+      ]);
+      // A trial leaves everything, so `left` is how many were looked at: what came behind them is not for this move.
+      setPreview({
+        wanted: { ...wanted, max: would.left }, would: would.messages, seen: new Map(seen.messages.map((one) => [one.id, one])),
+      });
+    } catch (refusal) {
+      setError(refusal.message);
+      setPreview(null);
+    }
+  };
+  const move = async () => {
+    const done = await post(`${target}/redrive`, preview.wanted);
+    const listed = new Set(preview.would.map((one) => one.id));
+    setMoved({ ...done, others: done.messages.filter((one) => !listed.has(one.id)).length });
+    setPreview(null);
+  };
+  return html`<div><h1>Dead letters in ${name}</h1>
+    <p><a href=${link("queues", [vhost, name])}>The queue itself</a></p>
+    <form class="row" onSubmit=${ask}>
+      <label><span>Reason</span><select name="reason">${REASONS.map((one) => html`<option value=${one}>${one || "any"}</option>`)}</select></label>
+      <label><span>To, instead of where each died</span><input name="to" autocomplete="off" /></label>
+      <label><span>Look at so many messages</span><input name="max" type="number" min="1" max=${MOST} defaultValue="100" required /></label>
+      <button type="submit">Preview</button>
+    </form>
+    ${error && html`<p class="notice bad" role="alert">${error}</p>`}
+    ${moved && html`<p class="notice" role="status">${count(moved.messages.length)} moved. ${count(moved.left)} of those looked at
+      stayed.${moved.others > 0 && ` ${count(moved.others)} of them took the place of listed ones that somebody else had taken.`}</p>`}
+    ${preview && html`
+      <h2>What would move</h2>
+      <${Rows} label="What would move" rows=${preview.would} empty="Nothing: no message here is such a dead letter." columns=${[
+        ["Position", (one) => one.id], ["To", (one) => one.to], ["Reason", (one) => one.reason],
+        ["Routing key", (one) => preview.seen.get(one.id)?.routing_key ?? "–"],
+        ["Payload", (one) => preview.seen.has(one.id) ? html`<${Payload} of=${preview.seen.get(one.id)} />` : "–"],
+      ]} />
+      ${preview.would.length > 0 && html`<div class="actions"><${Action} label=${`Move ${count(preview.would.length)} messages`}
+        text="They go back together or not at all."
+        run=${move} /></div>`}`}</div>`;
+}

@@ -1,0 +1,254 @@
+/** What pages are made of: loading, tables, forms, dialogs, values. Every text is a text node. */
+
+import { html, useEffect, useRef, useState } from "./vendor/preact.js";
+import { get, query, send } from "./api.js";
+import { change, usePlace } from "./location.js";
+
+const REFRESH_MS = 5000;
+const PAGE_SIZE = 100;
+
+/** Said after an action, so that what is shown is asked for again. */
+const CHANGED = "penstock-changed";
+
+/**
+ * What the gateway answers at a target, asked again while the page is looked at, and after each action.
+ * @param {string | null} target null: nothing is asked
+ * @returns {{data: any, error: Error | null}}
+ */
+export function useLoaded(target, everyMs = REFRESH_MS) {
+  const [state, setState] = useState({ target, data: null, error: null });
+  useEffect(() => {
+    if (target === null) return undefined;
+    const gone = new AbortController();
+    let timer = 0;
+    const load = async () => {
+      if (!document.hidden) {
+        try {
+          const data = await get(target, gone.signal);
+          setState({ target, data, error: null });
+        } catch (error) {
+          if (gone.signal.aborted) return;
+          setState((before) => ({ target, data: before.target === target ? before.data : null, error }));
+        }
+      }
+      if (!gone.signal.aborted) timer = setTimeout(load, everyMs);
+    };
+    const again = () => {
+      clearTimeout(timer);
+      load();
+    };
+    addEventListener(CHANGED, again);
+    document.addEventListener("visibilitychange", again);
+    load();
+    return () => {
+      gone.abort();
+      clearTimeout(timer);
+      removeEventListener(CHANGED, again);
+      document.removeEventListener("visibilitychange", again);
+    };
+  }, [target, everyMs]);
+  return state.target === target ? state : { data: null, error: null };
+}
+
+/** The state of what is loaded, where it is not shown yet or not up to date. */
+export function Loading({ of }) {
+  if (of.error) return html`<p class="notice bad" role="alert">${of.error.message}</p>`;
+  return of.data === null ? html`<p class="quiet">Loading …</p>` : null;
+}
+
+// Values
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const fine = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+
+export const count = (value) => (typeof value === "number" ? whole.format(value) : "–");
+export const rate = (details) => `${fine.format(details?.rate ?? 0)}/s`;
+
+export function bytes(value) {
+  if (typeof value !== "number") return "–";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let at = 0;
+  for (; value >= 1024 && at < units.length - 1; at += 1) value /= 1024;
+  return `${fine.format(value)} ${units[at]}`;
+}
+
+export function duration(ms) {
+  if (typeof ms !== "number") return "–";
+  for (const [unit, size] of [["d", 86400e3], ["h", 3600e3], ["min", 60e3], ["s", 1e3]])
+    if (ms >= size) return `${fine.format(ms / size)} ${unit}`;
+  return `${ms} ms`;
+}
+
+/** A time in the reader's zone; its title has it in UTC. */
+export function Time({ at }) {
+  if (!at) return "–";
+  const date = new Date(at);
+  return html`<time datetime=${date.toISOString()} title=${date.toISOString()}>${date.toLocaleString()}</time>`;
+}
+
+export const YesNo = ({ value }) => (value ? "yes" : "no");
+
+/** Data as it is; empty maps of the API are sometimes lists. */
+export function Data({ value }) {
+  if (value == null || (typeof value === "object" && Object.keys(value).length === 0)) return "–";
+  return html`<code>${typeof value === "string" ? value : JSON.stringify(value)}</code>`;
+}
+
+/** Names and values, one below the other. @param {{rows: [string, any][]}} props */
+export function Facts({ rows }) {
+  return html`<div class="scroll"><table><tbody>
+    ${rows.map(([name, value]) => html`<tr><th scope="row">${name}</th><td>${value}</td></tr>`)}
+  </tbody></table></div>`;
+}
+
+export function Cards({ rows }) {
+  return html`<dl class="cards">
+    ${rows.map(([name, value, more]) => html`<div>
+      <dt>${name}</dt><dd>${value}${more && html`<div><small>${more}</small></div>`}</dd>
+    </div>`)}
+  </dl>`;
+}
+
+/**
+ * A table of rows that are here. A column is [title, value of a row, "number" or nothing].
+ * @param {{label: string, columns: any[], rows: any[], empty?: string}} props
+ */
+export function Rows({ label, columns, rows, empty = "There are none." }) {
+  if (rows.length === 0) return html`<p class="quiet">${empty}</p>`;
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table>
+    <thead><tr>${columns.map(([title, , kind]) => html`<th scope="col" class=${kind}>${title}</th>`)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr>
+      ${columns.map(([, value, kind]) => html`<td class=${kind}>${value(row)}</td>`)}
+    </tr>`)}</tbody>
+  </table></div>`;
+}
+
+/**
+ * A list of the API, a page at a time; filter, order and page are in the page's address. A column is
+ * [title, value of a row, "number" or nothing, name to sort by or nothing].
+ * @param {{label: string, target: string, columns: any[], search?: string}} props
+ */
+export function List({ label, target, columns, search = "Filter by name" }) {
+  const { query: here } = usePlace();
+  const asked = {
+    page: here.page ?? 1, page_size: PAGE_SIZE, name: here.name, use_regex: here.use_regex,
+    sort: here.sort, sort_reverse: here.sort_reverse,
+  };
+  const found = useLoaded(target + query(asked));
+  const { data } = found;
+  const order = (name) => {
+    if (here.sort !== name) return change({ sort: name, sort_reverse: "", page: "" });
+    return change({ sort: name, sort_reverse: here.sort_reverse ? "" : "true", page: "" });
+  };
+  const sorted = (name) => (here.sort !== name ? "none" : here.sort_reverse ? "descending" : "ascending");
+  const arrow = { none: "", ascending: " ▲", descending: " ▼" };
+  return html`<div><form class="row" role="search" onSubmit=${(event) => event.preventDefault()}>
+      <label><span>${search}</span><input type="search" data-search value=${here.name ?? ""}
+        onInput=${(event) => change({ name: event.target.value, page: "" }, true)} /></label>
+      <label><input type="checkbox" checked=${here.use_regex === "true"}
+        onChange=${(event) => change({ use_regex: event.target.checked ? "true" : "", page: "" })} />
+        regular expression</label>
+    </form>
+    <${Loading} of=${found} />
+    ${data && html`
+      <p class="quiet" role="status">${count(data.filtered_count)} of ${count(data.total_count)}
+        ${data.page_count > 1 && `, page ${data.page} of ${data.page_count}`}</p>
+      ${data.items.length > 0 && html`
+        <div class="scroll" tabindex="0" role="region" aria-label=${label}><table>
+          <thead><tr>${columns.map(([title, , kind, name]) => name === undefined
+            ? html`<th scope="col" class=${kind}>${title}</th>`
+            : html`<th scope="col" class=${kind} aria-sort=${sorted(name)}>
+                <button type="button" class="plain" onClick=${() => order(name)}>${title}${arrow[sorted(name)]}</button>
+              </th>`)}</tr></thead>
+          <tbody>${data.items.map((row) => html`<tr>
+            ${columns.map(([, value, kind]) => html`<td class=${kind}>${value(row)}</td>`)}
+          </tr>`)}</tbody>
+        </table></div>`}
+      ${data.page_count > 1 && html`<nav class="actions" aria-label="Pages">
+        <button type="button" disabled=${data.page <= 1} onClick=${() => change({ page: data.page - 1 })}>Previous</button>
+        <button type="button" disabled=${data.page >= data.page_count}
+          onClick=${() => change({ page: data.page + 1 })}>Next</button>
+      </nav>`}`}</div>`;
+}
+
+// Doing something
+
+/**
+ * A button that asks for what it needs in a dialog, and then does it. A field is
+ * {name, label, value, type, options, help, required}; without fields it asks for a confirmation.
+ * @param {{label: string, title?: string, text?: string, fields?: any[], danger?: boolean,
+ *   confirm?: string, run: (values: Record<string, any>) => Promise<unknown>, done?: () => void}} props
+ *   `confirm`: a name that must be typed. `done`: instead of asking again for what is shown
+ */
+export function Action({ label, title = label, text, fields = [], danger = false, confirm, run, done }) {
+  const dialog = useRef(null);
+  const [open, setOpen] = useState(false);
+  const [error, setError] = useState("");
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    if (open) dialog.current?.showModal();
+  }, [open]);
+  const submit = async (event) => {
+    event.preventDefault();
+    const form = event.target;
+    const values = Object.fromEntries(fields.map((field) => [
+      field.name, field.type === "checkbox" ? form.elements[field.name].checked : form.elements[field.name].value,
+    ]));
+    setBusy(true);
+    setError("");
+    try {
+      await run(values);
+      dialog.current?.close();
+      if (done) done();
+      else dispatchEvent(new Event(CHANGED));
+    } catch (refusal) {
+      setError(refusal.message);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return html`<div><button type="button" class=${danger ? "danger" : ""} onClick=${() => setOpen(true)}>${label}</button>
+    ${open && html`<dialog ref=${dialog} aria-label=${title} onClose=${() => { setOpen(false); setError(""); }}>
+      <form onSubmit=${submit}>
+        <h2>${title}</h2>
+        ${text && html`<p>${text}</p>`}
+        ${fields.map((field) => html`<${Field} ...${field} />`)}
+        ${confirm !== undefined && html`<${Field} name="confirm" label=${`Type ${confirm} to confirm`} required
+          pattern=${escaped(confirm)} />`}
+        ${error && html`<p class="notice bad" role="alert">${error}</p>`}
+        <div class="actions">
+          <button type="submit" class=${danger ? "danger" : ""} disabled=${busy}>${label}</button>
+          <button type="button" onClick=${() => dialog.current?.close()}>Cancel</button>
+        </div>
+      </form>
+    </dialog>`}</div>`;
+}
+
+const escaped = (text) => text.replace(/[\\^$.*+?()[\]{}|/&\-~!#%,:;<=>@`'"]/gu, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
+
+function Field({ name, label, value = "", type = "text", options, help, required = false, pattern }) {
+  const common = { name, required };
+  // Only defaults: a page that is drawn again while somebody types must not take back what was typed.
+  const input = options
+    ? html`<select ...${common}>${options.map((one) => html`<option value=${one} selected=${one === value}>${one || "–"}</option>`)}</select>`
+    : type === "textarea"
+      ? html`<textarea ...${common} rows="4" spellcheck=${false} defaultValue=${value}></textarea>`
+      : type === "checkbox"
+        ? html`<input ...${common} type="checkbox" defaultChecked=${Boolean(value)} />`
+        : html`<input ...${common} type=${type} defaultValue=${value} pattern=${pattern} autocomplete=${type === "password" ? "new-password" : "off"} />`;
+  return html`<label><span>${label}</span>${input}${help && html`<small class="quiet">${help}</small>`}</label>`;
+}
+
+/** JSON that somebody typed; "" is an empty object. @param {string} text */
+export function parsed(text) {
+  if (!text.trim()) return {};
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`This is not JSON: ${error.message}`);
+  }
+}
+
+export const put = (target, body) => send("PUT", target, body);
+export const post = (target, body) => send("POST", target, body);
+export const remove = (target, options) => send("DELETE", target, undefined, options);

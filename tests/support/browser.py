@@ -1,0 +1,55 @@
+"""Pages in Debian's Chromium, told by Playwright: what goes wrong in a page fails its test."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+__all__ = ["chromium", "watched_page"]
+
+_REPORTS = """
+addEventListener("securitypolicyviolation", (event) =>
+    console.error(`CSP: ${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}`));
+"""
+_LOGIN = ("/api/whoami", "/api/login")
+"""A page that nobody has logged in to asks who it is; the refusal is the answer."""
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The browser that is installed; nothing is downloaded."""
+    path = shutil.which("chromium")
+    assert path is not None, "the tests need Chromium: sudo apt-get install chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def watched_page(browser: Browser, base: str, *, scheme: str = "light") -> Iterator[Page]:
+    """A page of a browser session of its own. Errors, CSP reports and dialogs of scripts fail the test."""
+    context = browser.new_context(
+        base_url=base,
+        color_scheme="dark" if scheme == "dark" else "light",
+        viewport={"width": 1280, "height": 900},
+    )
+    page = context.new_page()
+    wrong: list[str] = []
+
+    def said(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and urlsplit(message.location["url"]).path not in _LOGIN:
+            wrong.append(f"{message.text} at {message.location}")
+
+    page.add_init_script(_REPORTS)
+    page.on("console", said)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("dialog", lambda dialog: wrong.append(f"a script asks: {dialog.message}"))
+    page.set_default_timeout(30_000)
+    yield page
+    context.close()
+    assert not wrong, wrong

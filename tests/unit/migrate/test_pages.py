@@ -1,0 +1,23 @@
+"""Each `penstock migrate` line of the pages about moves is one that the command takes."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import command
+from tests.docs.pages import commands
+
+PAGE = Path("docs/how-to/move-from-rabbitmq.md")
+
+
+@pytest.mark.parametrize("line", commands(PAGE, "penstock"))
+def test_the_command_takes_a_line_of_the_page(line: str) -> None:
+    parsed = command._parsed(shlex.split(line)[1:])
+    assert parsed.source.startswith("http://")
+
+
+def test_the_page_has_lines() -> None:
+    assert len(commands(PAGE, "penstock")) == 5

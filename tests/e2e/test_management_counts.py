@@ -1,4 +1,4 @@
-"""What the management API counts, and what it calls a queue, as RabbitMQ does."""
+"""The management API counts as RabbitMQ does, and calls the same things queues."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_the_log_level_changes_at_once(run: Run, api: Api, node: str) -> None:
     assert api.status("PUT", f"nodes/{node}/log-level", {"level": "x"}) == 400
 
 
-def test_what_does_not_exist_here_says_what_to_do(run: Run, gateway: Gateway) -> None:
+def test_a_verb_that_does_not_exist_here_names_a_remedy(run: Run, gateway: Gateway) -> None:
     run(CTL, "stop", code=69)
     assert f"`kill {gateway.pid}`" in run.errors and "stop_app" in run.errors
     run(CTL, "set_disk_free_limit", "1GB", code=69)

@@ -30,7 +30,7 @@ async def test_each_id_says_whether_the_message_goes_somewhere(client: penstock.
     assert (await client.admin.describe_queue("q"))["ready"] == 2
 
 
-async def test_what_is_mandatory_raises_by_name(client: penstock.Client) -> None:
+async def test_a_mandatory_message_raises_by_name(client: penstock.Client) -> None:
     wanted = "no queue and no subscription gets what is sent to exchange 'amq.topic', key 'a.b'"
     async with client.producer(**THROUGH, mandatory=True) as producer:
         with pytest.raises(penstock.Unroutable, match=wanted) as raised:

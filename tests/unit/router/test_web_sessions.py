@@ -115,7 +115,7 @@ def test_loopback_users_have_loopback_sessions(world: World) -> None:
         world.broker.web_sessions.authenticate(text, False)
 
 
-def test_what_is_kept_logs_nobody_in_and_holds_after_a_restart(world: World) -> None:
+def test_the_stored_row_logs_nobody_in_and_a_session_holds_after_a_restart(world: World) -> None:
     text, _ = world.broker.web_sessions.begin(ann(world))
     (key,) = world.log.tables.keys("web_session")
     assert len(key) == 32

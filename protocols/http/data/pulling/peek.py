@@ -17,7 +17,7 @@ from penstock.protocols.http.data.pulling.polls import BYTES_MAX
 from penstock.protocols.http.data.pulling.pull import shown
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.fields import check_fields, number_of, optional_object
-from penstock.protocols.http.shared.taking import each_taken
+from penstock.protocols.http.shared.taking import each_delivery
 from penstock.subscriptions.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ class Peek:
             return items
         cursor.take(most)
         try:
-            for taken in each_taken(queue, cursor):
+            for delivery in each_delivery(queue, cursor):
                 if size >= BYTES_MAX:
                     break
-                size += len(taken.record.body)
-                items.append({**shown(self._access, taken), "deliveries": taken.deliveries})
+                size += len(delivery.record.body)
+                items.append({**shown(self._access, delivery), "deliveries": delivery.deliveries})
         finally:
             cursor.put_back(0)
         return items

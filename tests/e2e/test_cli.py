@@ -136,9 +136,7 @@ SCRIPT = [
     ["list_queues", "name", "messages", "durable", "auto_delete", "arguments"],
     ["list_queues"],
     ["list_queues", "name", "arguments", "messages", "--formatter", "csv"],
-    ["list_consumers", "--formatter", "csv"],
     ["list_users", "--formatter", "csv"],
-    ["list_vhosts", "--no-table-headers"],
     ["list_bindings"],
     ["list_consumers"],
     ["list_connections"],
@@ -303,7 +301,7 @@ def test_the_memory_watermark_blocks_publishers_until_it_is_raised(gateway: Gate
                     channel.basic_publish("", "watermark", b"x")  # who publishes is told
                 connection.process_data_events(time_limit=0.05)
     status = json.loads(penstock(gateway, "rabbitmqctl", "status", "--formatter", "json").stdout)
-    assert status["node_status"]["mem_limit"] == 2**40
+    assert status["vm_memory_high_watermark_limit"] == 2**40
     penstock(gateway, "rabbitmqctl", "set_vm_memory_high_watermark", "much", code=64)
     penstock(gateway, "rabbitmqctl", "set_vm_memory_high_watermark", "absolute", "much", code=64)
     penstock(gateway, "rabbitmqctl", "set_vm_memory_high_watermark", "2", code=70)

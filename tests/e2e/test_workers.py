@@ -361,7 +361,10 @@ def test_rabbitmqctl_speaks_of_all_workers(gateway: Gateway, api: Api) -> None:
 
     assert "Ping succeeded" in rabbitmqctl("ping")
     status = json.loads(rabbitmqctl("status", "--formatter", "json"))
-    assert status["node_status"]["name"] == status["node"]
+    assert status["node"] in [node["name"] for node in api.get("nodes")]
+    rabbitmqctl("set_log_level", "error")
+    assert [node["log_level"] for node in api.get("nodes")] == ["error", "error"]
+    rabbitmqctl("set_log_level", "info")
     rabbitmqctl("set_vm_memory_high_watermark", "absolute", "2TiB")
     assert [node["mem_limit"] for node in api.get("nodes")] == [2**40, 2**40], "they share it"
 

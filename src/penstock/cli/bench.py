@@ -15,8 +15,9 @@ from typing import Any, Final
 from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.nouns import add_target, runner
 from penstock.cli.parsing import Builder, Parser
-from penstock.cli.paths import AT_ONCE, base, progress
+from penstock.cli.paths import AT_ONCE, base
 from penstock.cli.tables import print_rows
+from penstock.cli.terminal import progress
 
 __all__ = ["COMMANDS"]
 
@@ -63,7 +64,7 @@ def _publish(client: Client, path: str, parsed: argparse.Namespace) -> dict[str,
     times: list[float] = []
     left = parsed.messages
     body = "x" * parsed.size
-    with progress(parsed.messages, "published") as bar:
+    with progress(parsed.messages, "published", unit="messages") as did:
         while left:
             count = min(left, AT_ONCE)
             before = time.perf_counter()
@@ -72,14 +73,14 @@ def _publish(client: Client, path: str, parsed: argparse.Namespace) -> dict[str,
             )
             times.append(time.perf_counter() - before)
             left -= count
-            bar.update(count)
+            did(count)
     return _row(f"publish, {AT_ONCE} at once, ack={parsed.ack}", parsed.messages, times)
 
 
 def _pull(client: Client, path: str, parsed: argparse.Namespace) -> dict[str, Any]:
     times: list[float] = []
     left = parsed.messages
-    with progress(parsed.messages, "pulled") as bar:
+    with progress(parsed.messages, "pulled", unit="messages") as did:
         while left:
             before = time.perf_counter()
             body = {"max_messages": AT_ONCE, "wait_ms": 10_000}
@@ -89,7 +90,7 @@ def _pull(client: Client, path: str, parsed: argparse.Namespace) -> dict[str, An
             client.request("POST", f"{path}/ack", {"handles": [one["handle"] for one in messages]})
             times.append(time.perf_counter() - before)
             left -= len(messages)
-            bar.update(len(messages))
+            did(len(messages))
     return _row(f"pull and ack, {AT_ONCE} at once", parsed.messages, times)
 
 

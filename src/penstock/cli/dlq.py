@@ -8,8 +8,9 @@ from typing import Final
 from penstock.cli.client import Client, segment
 from penstock.cli.nouns import argument, columns, verbs_of
 from penstock.cli.parsing import Builder, Parser
-from penstock.cli.paths import AT_ONCE, Item, base, batches, progress
+from penstock.cli.paths import AT_ONCE, Item, base, batches
 from penstock.cli.tables import print_list, print_rows
+from penstock.cli.terminal import progress
 
 __all__ = ["COMMANDS"]
 
@@ -116,7 +117,7 @@ def _redrive(client: Client, parsed: argparse.Namespace) -> None:
         return
     _give_back(client, path, others)
     done = 0
-    with progress(len(chosen), "redriven") as bar:
+    with progress(len(chosen), "redriven", unit="messages") as did:
         for batch in batches(chosen):
             body = {
                 "publish": [_again(one, parsed.to or _death(one)["queue"]) for one in batch],
@@ -124,7 +125,7 @@ def _redrive(client: Client, parsed: argparse.Namespace) -> None:
             }
             client.request("POST", f"{base(parsed)}/transactions", body)
             done += len(batch)
-            bar.update(len(batch))
+            did(len(batch))
     print(f"{done} redriven, {len(others)} left")
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.parsing import Builder, Parser
 from penstock.cli.sources import add_sources, data_dir
+from penstock.cli.terminal import progress
 from penstock.errors import ConfigError, StartError
 
 if TYPE_CHECKING:
@@ -176,8 +177,8 @@ def _export(parsed: argparse.Namespace) -> int:
         _warn(what)
 
     total = sum(path.stat().st_size for path in folder.wal.glob("*.wal"))
-    with _progress(total) as bar:
-        done = export(folder, parsed.to, tell, bar.update)
+    with progress(total, "copied", unit="bytes") as did:
+        done = export(folder, parsed.to, tell, did)
     _say(parsed, asdict(done), f"{done.file}: {done.records} records, {done.rows} rows, up to {done.end}")
     return DAMAGED if told else 0
 
@@ -191,8 +192,8 @@ def _import(parsed: argparse.Namespace) -> int:
         total = parsed.file.stat().st_size
     except OSError as error:
         raise StartError(f"{parsed.file} cannot be read: {error.strerror}") from error
-    with _progress(total) as bar:
-        done = import_file(parsed.file, parsed.data_dir, bar.update)
+    with progress(total, "copied", unit="bytes") as did:
+        done = import_file(parsed.file, parsed.data_dir, did)
     _say(parsed, asdict(done), f"{done.folder}: {done.records} records, {done.rows} rows, up to {done.end}")
     return 0
 
@@ -212,8 +213,8 @@ def _backup(parsed: argparse.Namespace) -> int:
 
     folder = _folder(parsed)
     total = sum(path.stat().st_size for path in folder.wal.glob("*.wal")) if parsed.copy else None
-    with _progress(total) as bar:
-        done = backup(folder, parsed.to, copy=parsed.copy, progress=bar.update)
+    with progress(total, "copied", unit="bytes") as did:
+        done = backup(folder, parsed.to, copy=parsed.copy, progress=did)
     if parsed.output == "json":
         sys.stdout.write(json_line(asdict(done)).decode())
         return 0
@@ -235,13 +236,6 @@ def _move(parsed: argparse.Namespace) -> int:
         text += f"\nwhat that worker had, no vhost among it, is in {done.replaced}"
     _say(parsed, asdict(done), text)
     return 0
-
-
-def _progress(total: int | None) -> Any:
-    """A bar of bytes on standard error, when a person looks at it."""
-    from tqdm import tqdm
-
-    return tqdm(total=total, unit="B", unit_scale=True, disable=None if total else True, leave=False)
 
 
 # Records

@@ -8,13 +8,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import nullcontext
 from io import TextIOBase
 from typing import Final
 
 from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.nouns import Action, add_target, runner
 from penstock.cli.parsing import Builder, Parser
-from penstock.cli.paths import AT_ONCE, Item, base, batches, progress, subscription, subscription_path
+from penstock.cli.paths import AT_ONCE, Item, base, batches, subscription, subscription_path
+from penstock.cli.terminal import progress
 from penstock.errors import ConfigError
 
 __all__ = ["COMMANDS"]
@@ -114,11 +116,18 @@ def _pub(client: Client, parsed: argparse.Namespace) -> None:
             found["headers"] = {**headers, **(found.get("headers") or {})}
         return found
 
-    if not parsed.messages and isinstance(sys.stdin, TextIOBase) and sys.stdin.isatty():
+    typed = not parsed.messages and isinstance(sys.stdin, TextIOBase) and sys.stdin.isatty()
+    if typed:
         print("each line is a message; Ctrl-D ends", file=sys.stderr)
     lines = parsed.messages or (line.rstrip("\n") for line in sys.stdin)
     lost = 0
-    with progress(len(parsed.messages) or None, "published") as bar:
+    # A bar would be drawn over words that are being typed.
+    bar = (
+        nullcontext(_ignore)
+        if typed
+        else progress(len(parsed.messages) or None, "published", unit="messages")
+    )
+    with bar as did:
         for batch in batches(map(item, lines)):
             answer = client.request("POST", path, {"messages": batch})
             refused = [one["error"] for one in answer["results"] if "error" in one]
@@ -126,7 +135,7 @@ def _pub(client: Client, parsed: argparse.Namespace) -> None:
                 first = refused[0].get("detail") or refused[0]["code"]
                 raise ApiError(f"{len(refused)} of {len(batch)} messages were refused: {first}", 0)
             lost += sum(one.get("routed") is False for one in answer["results"])
-            bar.update(len(batch))
+            did(len(batch))
     if lost:
         print(
             f"penstock: {lost} of the messages reached no queue: nothing is bound to exchange "
@@ -134,6 +143,10 @@ def _pub(client: Client, parsed: argparse.Namespace) -> None:
             "use --mandatory to fail instead.",
             file=sys.stderr,
         )
+
+
+def _ignore(count: int) -> None:
+    pass
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -1,19 +1,15 @@
-"""Shared by the commands about messages: paths of the data plane, batches, a progress bar."""
+"""Shared by the commands about messages: paths of the data plane, and batches."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from penstock.cli.client import segment
 
-if TYPE_CHECKING:
-    from tqdm import tqdm
-
-__all__ = ["AT_ONCE", "Item", "base", "batches", "progress", "subscription", "subscription_path"]
+__all__ = ["AT_ONCE", "Item", "base", "batches", "subscription", "subscription_path"]
 
 Item = dict[str, Any]
 
@@ -37,13 +33,6 @@ def subscription(text: str) -> tuple[str, str]:
 def subscription_path(parsed: argparse.Namespace, name: tuple[str, str]) -> str:
     """The path of a subscription."""
     return f"{base(parsed)}/streams/{segment(name[0])}/subscriptions/{segment(name[1])}"
-
-
-def progress(total: int | None, text: str) -> tqdm[Any]:
-    """A bar on standard error, on a terminal only."""
-    from tqdm import tqdm
-
-    return tqdm(total=total, desc=text, unit=" messages", disable=not sys.stderr.isatty(), leave=False)
 
 
 def batches(items: Iterable[Item]) -> Iterator[list[Item]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from penstock.cli.terminal import show_table, takes_styles
 from penstock.errors import ConfigError
 
-__all__ = ["Columns", "erlang", "lookup", "print_list", "print_rows", "tabbed"]
+__all__ = ["Columns", "cells", "erlang", "lookup", "print_list", "print_rows", "tabbed"]
 
 Item = Mapping[str, Any]
 
@@ -28,10 +30,28 @@ def print_rows(items: Sequence[Item], columns: Sequence[str], form: str) -> None
     if form == "json":
         print(json.dumps([{name: lookup(item, name) for name in columns} for item in items], indent=2))
         return
-    rows = [[_cell(lookup(item, name)) for name in columns] for item in items]
+    rows, numbers = cells(items, columns)
+    names = [name.upper() for name in columns]
+    if takes_styles(sys.stdout):
+        show_table(names, rows, numbers)
+        return
     widths = [max(len(name), *(len(row[at]) for row in rows), 0) for at, name in enumerate(columns)]
-    for row in ([name.upper() for name in columns], *rows):
+    for row in (names, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def cells(items: Sequence[Item], columns: Sequence[str]) -> tuple[list[list[str]], list[bool]]:
+    """The texts of the columns of each item, and for each column whether it has numbers."""
+    values = [[lookup(item, name) for name in columns] for item in items]
+    numbers = [_has_numbers([row[at] for row in values]) for at in range(len(columns))]
+    return [[_cell(value) for value in row] for row in values], numbers
+
+
+def _has_numbers(values: Sequence[Any]) -> bool:
+    there = [value for value in values if value is not None]
+    return bool(there) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in there
+    )
 
 
 class Columns(str):

@@ -1,0 +1,93 @@
+"""Output for people who look at a terminal: tables, a view that refreshes itself, bars of progress.
+
+Pipes, files, terminals that can do nothing (TERM=dumb) and people who set NO_COLOR get plain text instead.
+For them rich is not imported.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+__all__ = ["live", "progress", "show_table", "table", "takes_styles"]
+
+
+def takes_styles(stream: TextIO) -> bool:
+    """Whether somebody looks at this stream who wants more than plain text."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> Table:
+    """A table as wide as the terminal allows; what does not fit is folded, so that it can be copied whole.
+
+    Args:
+        columns: The names above.
+        rows: Texts, printed as they are.
+        numbers: For each column, whether it has numbers, which stand at its right.
+
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    widths = [max(len(name), *(len(row[at]) for row in rows), 0) for at, name in enumerate(columns)]
+    is_tight = sum(widths) + 2 * (len(widths) - 1) > shutil.get_terminal_size().columns
+    for name, number in zip(columns, numbers, strict=True):
+        # A name of several words takes several lines rather than the room of the texts below it.
+        title = Text(name.replace("_", "_\n") if is_tight else name)
+        made.add_column(title, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(cell, style="dim" if cell == "-" else "") for cell in row))
+    return made
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> None:
+    """Print a table."""
+    from rich.console import Console
+
+    Console().print(table(columns, rows, numbers))
+
+
+@contextmanager
+def live() -> Iterator[Callable[[RenderableType], None]]:
+    """The whole terminal until the end of the block; a call of the result shows something there."""
+    from rich.live import Live
+
+    with Live(screen=True, auto_refresh=False) as view:
+        yield lambda shown: view.update(shown, refresh=True)
+
+
+@contextmanager
+def progress(total: int | None, text: str, *, unit: str) -> Iterator[Callable[[int], Any]]:
+    """A bar on standard error; a call of the result says how much more was done.
+
+    Args:
+        total: How much there is; None: it is not known.
+        text: What is going on.
+        unit: "bytes", or the name of what is counted.
+
+    """
+    if not takes_styles(sys.stderr):
+        yield lambda count: None
+        return
+    from rich import progress as bars
+    from rich.console import Console
+
+    is_bytes = unit == "bytes"
+    done: list[bars.ProgressColumn] = (
+        [bars.DownloadColumn(), bars.TransferSpeedColumn()]
+        if is_bytes
+        else [bars.TextColumn(f"{{task.completed:.0f}} {unit}")]
+    )
+    columns = [bars.TextColumn("{task.description}"), bars.BarColumn(), *done, bars.TimeRemainingColumn()]
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(text, total=total)
+        yield lambda count: bar.advance(task, count)

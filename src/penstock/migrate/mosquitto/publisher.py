@@ -24,7 +24,6 @@ __all__ = ["Publisher"]
 
 _UNDER_WAY_MAX: Final = 500
 _EXPIRY_MAX_S: Final = 2**32 - 1
-_LOOK_S: Final = 0.5
 
 
 class Publisher:
@@ -45,10 +44,15 @@ class Publisher:
         self._timeout_s = timeout_s
         self.refused: list[tuple[str, str]] = []
         """Topic and reason of each message that was refused."""
-        self._topics: dict[int, str] = {}
-        """Of messages under way, by packet id."""
-        self._lock = threading.Lock()
-        self._infos: list[paho.MQTTMessageInfo] = []
+        self._under_way: dict[int, str] = {}
+        """Topics of messages that are not acknowledged, or of QoS 0 and not sent, by packet id. paho's own
+        record of a message says that it failed when there was no connection, though it is sent later."""
+        self._at_most_once: set[int] = set()
+        """Those of QoS 0, which a lost connection may lose."""
+        self._early: dict[int, ReasonCode] = {}
+        """Acknowledgements that came before `publish` had noted the message."""
+        self._changed = threading.Condition()
+        """Of both. It is not held while paho is called: paho calls back under locks of its own."""
         self._failure = ""
         self._client = paho.Client(CallbackAPIVersion.VERSION2, "penstock-migrate", protocol=paho.MQTTv5)
         self._client.username_pw_set(user, password)
@@ -75,7 +79,7 @@ class Publisher:
     @property
     def idle(self) -> bool:
         """Whether all that was published is acknowledged."""
-        return not self._infos
+        return not self._under_way
 
     def publish(self, message: Message, *, retain: bool) -> None:
         """Send a message, unless it has expired. `flush` waits for its acknowledgement, and so does the last
@@ -84,12 +88,14 @@ class Publisher:
         properties = _properties(message)
         if properties is None:
             return
-        with self._lock:
-            info = self._client.publish(message.topic, message.payload, message.qos, retain, properties)
-            if message.qos:
-                self._topics[info.mid] = message.topic
-        self._infos.append(info)
-        if len(self._infos) >= _UNDER_WAY_MAX:
+        info = self._client.publish(message.topic, message.payload, message.qos, retain, properties)
+        with self._changed:
+            self._under_way[info.mid] = message.topic
+            if not message.qos:
+                self._at_most_once.add(info.mid)
+            if info.mid in self._early:
+                self._settle(info.mid, self._early.pop(info.mid))
+        if len(self._under_way) >= _UNDER_WAY_MAX:
             self.flush()
 
     def flush(self) -> None:
@@ -99,29 +105,39 @@ class Publisher:
             MigrationError: nothing was acknowledged for too long.
 
         """
-        for info in self._infos:
-            waiting_since = time.monotonic()
-            while not info.is_published():
-                if self._failure or time.monotonic() - waiting_since > self._timeout_s:
+        with self._changed:
+            while self._under_way:
+                if not self._changed.wait(self._timeout_s) or self._failure:
                     raise MigrationError(
                         f"messages are not acknowledged: {self._failure or 'no connection'}",
                         remedy="start the gateway and repeat the command: it goes on where it was",
                     )
-                info.wait_for_publish(_LOOK_S)
-        self._infos.clear()
 
     def _on_publish(
         self, _: paho.Client, __: object, mid: int, reason: ReasonCode, ___: Properties | None
     ) -> None:
-        with self._lock:
-            topic = self._topics.pop(mid, "")
+        with self._changed:
+            if mid in self._under_way:
+                self._settle(mid, reason)
+            else:
+                self._early[mid] = reason
+            self._changed.notify()
+
+    def _settle(self, mid: int, reason: ReasonCode) -> None:
+        topic = self._under_way.pop(mid)
+        self._at_most_once.discard(mid)
         if reason.is_failure:
             self.refused.append((topic, str(reason)))
 
     def _on_connect(
         self, _: paho.Client, __: object, ___: paho.ConnectFlags, reason: ReasonCode, ____: Properties | None
     ) -> None:
-        self._failure = str(reason) if reason.is_failure else ""
+        with self._changed:
+            self._failure = str(reason) if reason.is_failure else ""
+            for mid in self._at_most_once:
+                del self._under_way[mid]
+            self._at_most_once.clear()
+            self._changed.notify()
 
 
 def _properties(message: Message) -> Properties | None:

@@ -114,6 +114,11 @@ delays: $(STAMPS)/extras kernels  ## schedule a million random delays and kill t
 transactions: $(STAMPS)/extras kernels  ## kill the gateway 50 times inside transactions over the SDK, AMQP and HTTP
 	$(BIN)/python -m tests.crash.transactions $(ARGS)
 
+.PHONY: migrate-checks
+migrate-checks: $(STAMPS)/extras kernels peers  ## move a live RabbitMQ with a million messages, and a Mosquitto with 10,000 sessions, over kills
+	$(BIN)/python -m tests.crash.moves_mosquitto
+	$(BIN)/python -m tests.crash.moves_rabbitmq $(ARGS)
+
 .PHONY: churn
 churn: $(STAMPS)/extras kernels  ## connect, send, receive and close thousands of times: nothing may be left of it
 	$(BIN)/python -m tests.crash.churn $(ARGS)

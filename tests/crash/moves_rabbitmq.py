@@ -1,0 +1,264 @@
+"""A live move from RabbitMQ over kills: python -m tests.crash.moves_rabbitmq [--messages N] [--queues N].
+
+Queues with a backlog move one by one while a publisher and a consumer work on all of them. First the consumer
+goes to the gateway, then the queue is drained, then the publisher goes, then the rest is drained. Both
+brokers are killed meanwhile. Then each confirmed message must have been received, and no more may have come
+twice than kills may repeat. Exit code 0 only when that holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pamqp import commands
+
+from penstock.migrate.rabbitmq.shovel import WINDOW
+from tests.support.amqp_client import Closed, Connection
+from tests.support.brokers import ROOT, Broker, Gateway, RabbitMQ
+from tests.support.management import SETTINGS
+
+_BATCH = 100
+_KEPT = commands.Basic.Properties(delivery_mode=2)
+
+
+@dataclass
+class Queue:
+    """One queue, and the numbers of its messages."""
+
+    name: str
+    publishes_to: Broker
+    consumes_from: Broker
+    sent: int = 0
+    """Numbers below it are given."""
+    confirmed: set[int] = field(default_factory=set)
+    received: dict[int, int] = field(default_factory=dict)
+    """How often, by number."""
+
+
+@dataclass
+class Report:
+    """The result of a run."""
+
+    confirmed: int
+    lost: int
+    twice: int
+    kills: int
+    moved_s: float
+    live: int
+    """Messages that were published while the queues moved."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is lost, and duplicates are only those of kills."""
+        # The consumer's own deliveries come again, too.
+        return self.lost == 0 and self.twice <= self.kills * 2 * (WINDOW + _BATCH)
+
+
+class Client:
+    """Works on all queues in turn, with one connection to each broker, which it makes again."""
+
+    def __init__(
+        self, queues: list[Queue], work: Callable[[Connection, Queue], bool], *, confirms: bool
+    ) -> None:
+        self._queues = queues
+        self._work = work
+        self._confirms = confirms
+        self._open: dict[Broker, Connection] = {}
+
+    def turn(self, broker_of: Callable[[Queue], Broker]) -> bool:
+        """Work on each queue once; whether there was anything to do."""
+        return any([self._one(queue, broker_of(queue)) for queue in self._queues])
+
+    def _one(self, queue: Queue, broker: Broker) -> bool:
+        try:
+            if broker not in self._open:
+                self._open[broker] = Connection(broker.amqp_port)
+                self._open[broker].channel()
+                if self._confirms:
+                    self._open[broker].call(1, commands.Confirm.Select())
+            return self._work(self._open[broker], queue)
+        except (OSError, Closed):
+            # It was killed, and is started again.
+            if (broken := self._open.pop(broker, None)) is not None:
+                broken.socket.close()
+            return True
+
+    def close(self) -> None:
+        for connection in self._open.values():
+            connection.close()
+
+
+class Publisher:
+    """Publishes batches of numbers, and waits for their confirms."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Connection, int] = {}
+
+    def __call__(self, connection: Connection, queue: Queue) -> bool:
+        first = queue.sent
+        # A batch whose confirms do not come may be there or not: its numbers are not used again.
+        queue.sent += _BATCH
+        for number in range(first, queue.sent):
+            connection.publish(1, "", queue.name, b"%d" % number, properties=_KEPT)
+        before = self._numbers.get(connection, 0)
+        reached, single = before, set[int]()
+        while reached + len(single) < before + _BATCH:
+            ack = connection.wait_for(commands.Basic.Ack)
+            assert isinstance(ack, commands.Basic.Ack)
+            if ack.multiple:
+                reached = ack.delivery_tag
+                single = {tag for tag in single if tag > reached}
+            else:
+                single.add(ack.delivery_tag)
+        self._numbers[connection] = before + _BATCH
+        queue.confirmed.update(range(first, queue.sent))
+        return True
+
+
+def consume(connection: Connection, queue: Queue) -> bool:
+    """Take a batch of a queue, and acknowledge it; whether there was anything."""
+    got, tag = 0, 0
+    while got < _BATCH:
+        connection.send(1, commands.Basic.Get(queue=queue.name))
+        _, answer = connection.read()
+        if not isinstance(answer, commands.Basic.GetOk):
+            break
+        connection.read()
+        _, body = connection.read()
+        number = int(body.value)  # type: ignore[attr-defined]
+        queue.received[number] = queue.received.get(number, 0) + 1
+        got, tag = got + 1, answer.delivery_tag
+    if got:
+        connection.send(1, commands.Basic.Ack(tag, multiple=True))
+    return got > 0
+
+
+@contextmanager
+def working(turn: Callable[[], bool]) -> Iterator[None]:
+    """Call it again and again in a thread, and begin nothing new at the end."""
+    stopping = threading.Event()
+    failures: list[Exception] = []
+
+    def work() -> None:
+        try:
+            while not stopping.is_set():
+                turn()
+        except Exception as error:  # raised below
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def run(folder: Path, *, messages: int, queues: int, kills: int, seed: int) -> Report:
+    """Move, and compare."""
+    chance = random.Random(seed)
+    with (
+        RabbitMQ(folder / "rabbitmq", plugins=("rabbitmq_management",)) as rabbitmq,
+        Gateway(folder / "target", settings=SETTINGS) as gateway,
+    ):
+        # The port of the management API stays over a restart.
+        gateway.settings["management.listen"] = f"127.0.0.1:{gateway.ports['management']}"
+        all_queues = [Queue(f"q{number}", rabbitmq, rabbitmq) for number in range(queues)]
+        with Connection(rabbitmq.amqp_port) as connection:
+            connection.channel()
+            for queue in all_queues:
+                connection.call(1, commands.Queue.Declare(queue=queue.name, durable=True))
+        publisher = Client(all_queues, Publisher(), confirms=True)
+        consumer = Client(all_queues, consume, confirms=False)
+        while sum(queue.sent for queue in all_queues) < messages:
+            publisher.turn(lambda queue: queue.publishes_to)
+        backlog = sum(queue.sent for queue in all_queues)
+        began = time.monotonic()
+        _migrate(rabbitmq, gateway, "--only", "definitions")
+        numbers = sorted(chance.sample(range(queues), kills))
+        doomed = {number: (rabbitmq, gateway)[at % 2] for at, number in enumerate(numbers)}
+        with (
+            working(lambda: publisher.turn(lambda queue: queue.publishes_to)),
+            working(lambda: consumer.turn(lambda queue: queue.consumes_from)),
+        ):
+            for number, queue in enumerate(all_queues):
+                queue.consumes_from = gateway
+                _drain(rabbitmq, gateway, queue, doomed.get(number), chance)
+                queue.publishes_to = gateway
+                _drain(rabbitmq, gateway, queue, None, chance)
+        moved_s = time.monotonic() - began
+        publisher.close()
+        # A batch that was on its way when its queue changed sides.
+        _migrate(rabbitmq, gateway, "--only", "messages")
+        while consumer.turn(lambda queue: queue.consumes_from):
+            pass
+        consumer.close()
+    return Report(
+        confirmed=sum(len(queue.confirmed) for queue in all_queues),
+        lost=sum(len(queue.confirmed - queue.received.keys()) for queue in all_queues),
+        twice=sum(sum(queue.received.values()) - len(queue.received) for queue in all_queues),
+        kills=kills,
+        moved_s=moved_s,
+        live=sum(queue.sent for queue in all_queues) - backlog,
+    )
+
+
+def _drain(
+    rabbitmq: RabbitMQ, gateway: Gateway, queue: Queue, doomed: Broker | None, chance: random.Random
+) -> None:
+    moving = _start(rabbitmq, gateway, "--only", "messages", "--queues", queue.name)
+    if doomed is not None:
+        time.sleep(chance.uniform(0.5, 2.0))  # somewhere within the move
+        doomed.kill9()
+        doomed.start()
+    assert moving.wait() == 0
+
+
+def _migrate(rabbitmq: RabbitMQ, gateway: Gateway, *words: str) -> None:
+    assert _start(rabbitmq, gateway, *words).wait() == 0
+
+
+def _start(rabbitmq: RabbitMQ, gateway: Gateway, *words: str) -> subprocess.Popen[bytes]:
+    source = f"http://guest:guest@127.0.0.1:{rabbitmq.management_port}"
+    target = f"http://guest:guest@127.0.0.1:{gateway.ports['management']}"
+    command = [sys.executable, "-m", "penstock", "migrate", "rabbitmq", source, "--apply", "--url", target]
+    return subprocess.Popen([*command, *words], env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.moves_rabbitmq")
+    parser.add_argument("--messages", type=int, default=1_000_000, help="of the backlog")
+    parser.add_argument("--queues", type=int, default=50)
+    parser.add_argument("--kills", type=int, default=4, help="of RabbitMQ and the gateway in turn")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="penstock-moves-") as folder:
+        report = run(
+            Path(folder),
+            messages=options.messages,
+            queues=options.queues,
+            kills=options.kills,
+            seed=options.seed,
+        )
+    print(report)
+    print("PASS" if report.ok else "FAIL")
+    return 0 if report.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

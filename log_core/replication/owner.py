@@ -52,15 +52,18 @@ class Owner:
         claim: int,
         begins: dict[str, Begin],
         nbytes: int = 0,
+        *,
+        answered_at: float,
         clock: Callable[[], float] = boot_time,
     ) -> None:
-        """`claim`: offset of the CLAIM that was kept. `begins` and `nbytes`: as in `Position`."""
+        """`claim`: offset of the CLAIM that was kept, and was sent at `answered_at`, on `clock`. `begins` and
+        `nbytes`: as in `Position`."""
         self.claim: Final = claim
         self.last = 0
         """Index of the entry that was appended last."""
         self.failed: LogError | None = None
         self.gaps_read = 0
-        self.answered_at = clock()
+        self.answered_at = answered_at
         """When the newest entry that was answered was sent: the owner's lease counts from it."""
         self.unanswered_bytes = 0
         self.nbytes = nbytes

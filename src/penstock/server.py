@@ -93,8 +93,7 @@ _LISTENERS: Final = {
 _LOOK_AT_FILES_S: Final = 2.0
 """How often the files of certificates are looked at for changes."""
 
-_JOURNAL_LATE_S: Final = 2.0
-_JOURNAL_LOOK_S: Final = 0.25
+_LEASE_LOOK_S: Final = 0.1
 _FAILED_S: Final = 1.0
 """A gateway whose log has failed ends within this time, with status 1."""
 _FAILED_DRAIN_S: Final = 0.1
@@ -396,7 +395,7 @@ async def _serve(
         )
         loop.add_signal_handler(signal.SIGHUP, reloader.reload)
         if replica is not None:
-            watch_journal(replica, log, parts.tick)
+            keep_lease(replica, log, parts.tick)
         # All that exists now stays: the collector need not walk it again. Messages allocate nothing that it
         # would find, so it runs seldom; a full collection in mid-traffic would be felt in the latency.
         gc.collect()
@@ -475,14 +474,19 @@ def watch_files(tls: Tls, tick: Tick) -> None:
     tick.every(_LOOK_AT_FILES_S, look)
 
 
-def watch_journal(replica: Replica, log: Log, tick: Tick) -> None:
-    """Have publishers wait, with the reason, while the journal does not answer."""
+def keep_lease(replica: Replica, log: Log, tick: Tick) -> None:
+    """Hand out messages only as long as no other node may have taken over; publishers wait as long.
+
+    The tick itself looks at the time: a process that was frozen hands out nothing when it wakes.
+    """
 
     def look() -> None:
-        late = replica.unanswered_s > _JOURNAL_LATE_S
-        log.set_alarm("journal", "Kafka does not confirm what was written", late)
+        left_s = replica.lease_s - replica.unanswered_s
+        tick.serve_until(time.perf_counter() + left_s)
+        log.set_alarm("journal", "Kafka does not confirm what was written", left_s < 0)
 
-    tick.every(_JOURNAL_LOOK_S, look)
+    look()
+    tick.every(_LEASE_LOOK_S, look)
 
 
 def memory_share(value: int | float) -> int:

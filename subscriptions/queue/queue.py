@@ -373,6 +373,13 @@ class Queue(Served):
             self.cursor.scheduled = True
             self._queues.tick.ready(self)
 
+    def pump_now(self) -> None:
+        """Hand out before the next turn, if messages are handed out at all now."""
+        if self._queues.tick.held:
+            self.wake()
+        else:
+            self.pump()
+
     def pump(self) -> None:
         """Hand out, up to this turn's share. Called by the tick."""
         self.cursor.scheduled = False
@@ -507,8 +514,8 @@ class Queue(Served):
             self.wake()
             if not self._consumers and not self._loading and not self._limits.shorten():
                 return
-        if self._consumers:
-            # In this turn, once they have got what they have credit for.
+        if self._consumers or self._queues.tick.held:
+            # In this turn, once they have got what they have credit for; or when messages are handed out.
             self.wake()
         elif len(self._getters) == 1 and not self._loading:
             self._serve_getters()

@@ -32,6 +32,9 @@ cdef class TickBase:
     cdef list queues, sinks                 # ready; with output
     cdef list relieved                      # of the sinks that were full those that are not any more
     cdef readonly unsigned long long turns
+    cdef double serves_until                # on `clock`: nothing is handed out afterwards
+    cdef bint holding                       # that was over when the turn began
+    cdef bint is_over(self) except -1
 
     cpdef schedule(self)
     cpdef ready(self, queue)

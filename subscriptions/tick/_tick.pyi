@@ -48,6 +48,13 @@ class TickBase:
     def turns(self) -> int:
         """Turns that ran, ever."""
 
+    @property
+    def held(self) -> bool:
+        """Whether nothing is handed out now: the time of `serve_until` is over."""
+
+    def serve_until(self, at: float) -> None:
+        """Hand out nothing past `at`, in seconds of the tick's clock, until a later call moves it."""
+
     gathering: Gathering | None
     """The reads of the loop's sockets."""
 

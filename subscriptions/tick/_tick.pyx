@@ -10,6 +10,8 @@ together (`Gathering`; or behind a lone small read, see `begin_read`):
     3 pump                   ready queues, a bounded number of messages each, for about 5 ms
     4 connection.flush()     each dirty connection once
 
+Steps 2 and 3 are left out past the time of `serve_until`.
+
 A lone read's turn hands out and sends before it writes: at that rate latency is all that matters. Writes that
 nobody waits for are left to a turn some milliseconds later, which writes for several; so does a turn of reads
 that brought little.
@@ -21,6 +23,7 @@ are read in between. Knows no protocol, no queue's inside, no file.
 import logging
 
 from cpython.list cimport PyList_GET_SIZE
+from libc.math cimport INFINITY
 
 from penstock.log_core.wal._unwritten cimport Unwritten
 from penstock.log_core.wal._waiters cimport Awaiting
@@ -95,9 +98,23 @@ cdef class TickBase:
         self.call_later = call_later
         self.clock = clock
         self.quick_at = -EACH_S
+        self.serves_until = INFINITY
         self.queues = []
         self.sinks = []
         self.relieved = []
+
+    @property
+    def held(self):
+        return self.is_over()
+
+    def serve_until(self, double at):
+        self.serves_until = at
+        if self.holding and not self.is_over():
+            self.holding = False
+            self.schedule()
+
+    cdef bint is_over(self) except -1:
+        return self.serves_until != INFINITY and <double>self.clock() > self.serves_until
 
     cpdef schedule(self):
         if not self.scheduled:
@@ -178,7 +195,10 @@ cdef class TickBase:
 
     cdef int hand_out(self, bint at_once) except -1:
         """Serve the queues at the feeds which got entries, or wake them; `at_once`: send what they get, too."""
-        cdef list feeds = self.unwritten.take_dirty()
+        cdef list feeds
+        if self.holding:
+            return 0        # the feeds stay in the list
+        feeds = self.unwritten.take_dirty()
         if feeds:
             deliver_directly(feeds, at_once, self.clock, PUMP_S)
         return 0
@@ -244,11 +264,12 @@ cdef class TickBase:
         self.scheduled = False
         self.running = True
         self.turns += 1
+        self.holding = self.is_over()
         return 0
 
     cdef int end(self) except -1:
         self.running = False
-        if self.queues or self.sinks or self.relieved:
+        if (self.queues and not self.holding) or self.sinks or self.relieved:
             self.schedule()
         return 0
 
@@ -267,7 +288,7 @@ cdef class TickBase:
     cdef int pump(self) except -1:
         cdef list queues = self.queues
         cdef Py_ssize_t i
-        if not queues:
+        if not queues or self.holding:
             return 0
         self.queues = []
         ends = self.clock() + PUMP_S

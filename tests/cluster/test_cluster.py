@@ -168,6 +168,7 @@ def test_nodes_wait_for_kafka_and_stop_without_it(broker: Kafka, tmp_path: Path)
             broker.start()
             publish(owner.amqp_port, 10)
             assert depth(owner.amqp_port) == 20 and owner.is_owner
+            consume_past_an_outage(owner, broker)
             owner.clean_exit_codes = frozenset({0, 1})  # 1: it cannot say that all is kept
             os.kill(broker.pid, signal.SIGSTOP)
             try:
@@ -175,6 +176,29 @@ def test_nodes_wait_for_kafka_and_stop_without_it(broker: Kafka, tmp_path: Path)
             finally:
                 os.kill(broker.pid, signal.SIGCONT)
             assert gone is None or select.select([gone], [], [], 60)[0], "it outlived its supervisor"
+
+
+def consume_past_an_outage(owner: Node, broker: Kafka) -> None:
+    """Consumers of an owner get nothing while the broker is frozen, keep their connection, and then go on."""
+    waits = "publishers wait: Kafka does not confirm"
+    waited = owner.log_text().count(waits)
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", owner.amqp_port))
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=1)
+    method, _, _ = next(channel.consume("q", inactivity_timeout=30))
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        deadline = time.monotonic() + 30
+        while owner.log_text().count(waits) == waited:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        channel.basic_ack(method.delivery_tag)
+        assert next(channel.consume("q", inactivity_timeout=1.0)) == (None, None, None)
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    method, _, _ = next(channel.consume("q", inactivity_timeout=30))
+    assert method is not None
+    connection.close()
 
 
 def pidfd(pid: int) -> int | None:
@@ -193,6 +217,7 @@ def pidfd(pid: int) -> int | None:
         ({"kafka.options": "acks=1"}, "kafka.options"),
         ({"kafka.password_file": "/nowhere"}, "kafka.password_file"),
         ({"amqp.listen": "127.0.0.1:0"}, "amqp.listen"),
+        ({"cluster.lease_s": "3"}, "cluster.suspect_s"),
     ],
 )
 def test_a_mistake_in_the_settings_names_the_key(settings: dict[str, str], words: str) -> None:

@@ -61,7 +61,9 @@ def run_node(config: Config, serve: Serve, tell: Callable[[str], object]) -> int
         if claimed is None:
             return 0
         tell(f"owner {claimed.claim}")
-        replica = Replica(journal, root, claimed, stop_s=config.server.drain_timeout_s)
+        replica = Replica(
+            journal, root, claimed, lease_s=config.cluster.lease_s, stop_s=config.server.drain_timeout_s
+        )
         try:
             return serve(replica)
         finally:
@@ -77,7 +79,13 @@ def _identity(config: Config) -> dict[str, object]:
         name: str(Address(config.cluster.advertise or address.host, address.port))
         for name, address in listeners(config)
     }
-    return {"node": node_name(config), "version": VERSION, "listeners": reached, "pid": os.getpid()}
+    return {
+        "node": node_name(config),
+        "version": VERSION,
+        "lease_s": config.cluster.lease_s,
+        "listeners": reached,
+        "pid": os.getpid(),
+    }
 
 
 async def _stand_by(

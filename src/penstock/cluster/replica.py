@@ -40,12 +40,16 @@ class Replica:
         root: Path,
         claimed: Claimed,
         *,
+        lease_s: float,
         stop_s: float,
         spare_bytes: int = _SPARE_BYTES,
     ) -> None:
-        """`stop_s`: a stop waits so many seconds for Kafka."""
+        """`lease_s`: as cluster.lease_s; `stop_s`: a stop waits so many seconds for Kafka."""
         position = claimed.position
-        self.owner: Final = Owner(journal, claimed.claim, position.begins, position.nbytes)
+        self.owner: Final = Owner(
+            journal, claimed.claim, position.begins, position.nbytes, answered_at=claimed.sent_at
+        )
+        self.lease_s: Final = lease_s
         self.files: Final = ReplicatedFiles(root, self.owner)
         self._journal = journal
         self._root = root
@@ -69,8 +73,8 @@ class Replica:
 
     @property
     def unanswered_s(self) -> float:
-        """Seconds since the newest entry that Kafka answered was sent, 0.0 when all are answered."""
-        return 0.0 if self.owner.kept == self.owner.last else boot_time() - self.owner.answered_at
+        """Seconds since the newest entry that Kafka answered was sent."""
+        return boot_time() - self.owner.answered_at
 
     def _send_folder(self) -> None:
         """Send all files. Only then POSITION says that the folder is the journal's. Raises JournalFailed."""

@@ -12,7 +12,7 @@ from penstock.config import Address, Config
 from penstock.errors import ConfigError
 from penstock.log_core.replication.journal_options import KafkaOptions
 
-__all__ = ["journal_options", "listeners", "node_name"]
+__all__ = ["journal_options", "listeners", "node_name", "suspect_least_s"]
 
 _FENCE: Final = frozenset(
     {
@@ -31,6 +31,11 @@ _FENCE: Final = frozenset(
     }
 )
 """Settings of librdkafka by which the promises hold."""
+
+
+def suspect_least_s(lease_s: float) -> float:
+    """The shortest suspicion: clocks differ a little, and the end of a lease is noticed a little late."""
+    return lease_s * 1.05 + 0.5
 
 
 def node_name(config: Config) -> str:
@@ -63,6 +68,13 @@ def journal_options(config: Config) -> KafkaOptions:
         )
     if config.log.folders:
         raise ConfigError("a replicated log lies in one folder", key="log.folders", remedy="leave it empty")
+    cluster = config.cluster
+    if cluster.suspect_s < suspect_least_s(cluster.lease_s):
+        raise ConfigError(
+            "another node would serve before this one stops",
+            key="cluster.suspect_s",
+            remedy=f"set it to {suspect_least_s(cluster.lease_s):g} or more, or lower cluster.lease_s",
+        )
     for name, address in listeners(config):
         if address.port == 0:
             raise ConfigError(

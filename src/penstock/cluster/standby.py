@@ -22,12 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from penstock.cluster.settings import suspect_least_s
 from penstock.errors import StartError
 from penstock.log_core.replication.entries import Kind, decode, encode
 from penstock.log_core.replication.fence import Verdict
 from penstock.log_core.replication.files import file_names
 from penstock.log_core.replication.journal import Bounds, Follower, Journal, JournalFailed, Trimmed
 from penstock.log_core.replication.mirror import Mirror, begin_anew, sync_all
+from penstock.log_core.replication.owner import boot_time
 from penstock.log_core.replication.position import Position
 from penstock.logs import fields
 
@@ -54,6 +56,8 @@ class Claimed:
 
     claim: int
     """Offset of its CLAIM."""
+    sent_at: float
+    """When it was sent, as `boot_time`."""
     position: Position
     sends_folder: bool
     """The folder was a gateway's alone: it must be sent as it is."""
@@ -95,6 +99,8 @@ class Standby:
         self._released = False
         self._sends_folder = False
         self._claimed_at = -1
+        self._lease_s = 0.0
+        """The owner's, whose settings may be other ones."""
         self._told_of = -1
         """The claim of the owner that `on_owner` was told of; -1: of none."""
         self._warned_of = 0
@@ -177,7 +183,7 @@ class Standby:
             if mirror.position.missing:
                 self._warn_missing(mirror.position.missing)
                 continue
-            due = self._suspect_s + delay
+            due = max(self._suspect_s, suspect_least_s(self._lease_s)) + delay
             if self._sends_folder:
                 due = 0.0
             elif self._released:
@@ -251,6 +257,7 @@ class Standby:
             return
         self._told_of = claim
         owner = json.loads(identity)
+        self._lease_s = float(owner.get("lease_s", 0.0))
         _LOG.info("follows an owner", extra=fields(node=owner.get("node"), offset=claim))
         self._on_owner(owner)
 
@@ -269,6 +276,7 @@ class Standby:
         reason = "first" if mirror.position.claim < 0 else "released" if self._released else "suspected"
         files = len(file_names(self._root)) if self._sends_folder else 0
         payload = json.dumps({**self._identity, "files": files}).encode()
+        sent_at = boot_time()
         claim = self._claimed_at = self._journal.claim(encode(Kind.CLAIM, 0, 0, payload=payload))
         try:
             # A little longer than needed: of nodes that claim at once, only the last one begins to serve.
@@ -292,4 +300,4 @@ class Standby:
         if not self._sends_folder:
             position.write(self._root)
         _LOG.info("claimed", extra=fields(offset=claim, reason=reason))
-        return Claimed(claim, position, self._sends_folder, self._identity)
+        return Claimed(claim, sent_at, position, self._sends_folder, self._identity)

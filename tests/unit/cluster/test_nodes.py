@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,16 +15,28 @@ import pytest
 from penstock.cluster.replica import Replica
 from penstock.cluster.standby import Claimed, Standby
 from penstock.log_core.log import Log
+from penstock.log_core.replication.owner import boot_time
+from penstock.server import keep_lease
+from penstock.subscriptions.tick.tick import Tick
 from tests.support.journals import MemoryJournal, Partition
 from tests.support.logs import options
 
 Owner = dict[str, object] | None
+LEASE_S = 0.6
 
 
 class Node:
     """One node: a standby in a thread until it claims."""
 
-    def __init__(self, root: Path, partition: Partition, name: str, *, suspect_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        root: Path,
+        partition: Partition,
+        name: str,
+        *,
+        suspect_s: float = 60.0,
+        lease_s: float = LEASE_S,
+    ) -> None:
         self.root = root / name
         self.root.mkdir()
         self.journal = MemoryJournal(partition)
@@ -32,7 +45,7 @@ class Node:
         self._standby = Standby(
             self.journal,
             self.root,
-            identity={"node": name},
+            identity={"node": name, "lease_s": lease_s},
             suspect_s=suspect_s,
             on_follows=lambda: None,
             on_owner=self.owners.append,
@@ -48,7 +61,7 @@ class Node:
         """As the owner that it has become."""
         wait_until(lambda: self.claimed is not None)
         assert self.claimed is not None
-        replica = Replica(self.journal, self.root, self.claimed, stop_s=1.0)
+        replica = Replica(self.journal, self.root, self.claimed, lease_s=LEASE_S, stop_s=1.0)
         log = Log.open(self.root, options(), files=replica.files, committer=replica.committer)
         try:
             yield replica, log
@@ -90,5 +103,81 @@ def test_a_standby_knows_an_owner_whose_claim_was_trimmed(made: Callable[..., No
         first.journal.trim(claim + 1)
         second = made("b")
         wait_until(lambda: second.owners)
-        assert second.owners == [{"node": "a"}]
-    wait_until(lambda: second.owners == [{"node": "a"}, None])
+        assert second.owners == [{"node": "a", "lease_s": LEASE_S}]
+    wait_until(lambda: second.owners == [{"node": "a", "lease_s": LEASE_S}, None])
+
+
+def test_an_owner_without_answers_hands_out_nothing_until_they_come_back(made: Callable[..., Node]) -> None:
+    node = made("a")
+    with node.serving() as (replica, log):
+
+        async def serve() -> None:
+            tick = Tick(log, asyncio.get_running_loop())
+            alarms: list[bool] = []
+            log.on_backpressure.append(alarms.append)
+            keep_lease(replica, log, tick)
+            queue = Pumped()
+            tick.ready(queue)
+            await passed(lambda: queue.pumped == 1)
+            node.journal.hold = True
+            sent_at = replica.owner.answered_at
+            await passed(lambda: tick.held)
+            assert LEASE_S <= boot_time() - sent_at
+            tick.ready(queue)
+            await passed(lambda: alarms == [True])
+            turns = tick.turns
+            await asyncio.sleep(0.05)
+            assert queue.pumped == 1 and tick.turns <= turns + 1, "nor does it spin"
+            node.journal.let_go()
+            await passed(lambda: queue.pumped == 2)
+            assert not tick.held
+            await passed(lambda: alarms == [True, False])
+            tick.close()
+
+        asyncio.run(serve())
+
+
+def test_a_process_that_was_frozen_hands_out_nothing_when_it_wakes(made: Callable[..., Node]) -> None:
+    node = made("a")
+    with node.serving() as (replica, log):
+
+        async def serve() -> None:
+            tick = Tick(log, asyncio.get_running_loop())
+            queue = Pumped()
+            keep_lease(replica, log, tick)
+            node.journal.hold = True
+            time.sleep(2 * LEASE_S)  # the loop stands still
+            tick.ready(queue)
+            tick.run()
+            assert queue.pumped == 0
+            tick.close()
+
+        asyncio.run(serve())
+
+
+def test_a_standby_waits_for_the_end_of_the_lease_that_the_owner_has(made: Callable[..., Node]) -> None:
+    """Its own settings would have it claim earlier."""
+    owner = made("a", lease_s=1.5)
+    with owner.serving() as (replica, _):
+        standby = made("b", suspect_s=0.1)
+        wait_until(lambda: standby.owners)
+        owner.journal.hold = True
+        wait_until(lambda: standby.claimed)
+        assert standby.claimed is not None
+        assert standby.claimed.sent_at - replica.owner.answered_at > 1.5
+
+
+class Pumped:
+    """Counts its turns."""
+
+    def __init__(self) -> None:
+        self.pumped = 0
+
+    def pump(self) -> None:
+        self.pumped += 1
+
+
+async def passed(holds: Callable[[], Any]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.01)

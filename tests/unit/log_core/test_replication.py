@@ -21,7 +21,7 @@ from penstock.log_core.replication.entries import (
 )
 from penstock.log_core.replication.files import ReplicatedFiles
 from penstock.log_core.replication.mirror import Mirror, begin_anew
-from penstock.log_core.replication.owner import Owner
+from penstock.log_core.replication.owner import Owner, boot_time
 from penstock.log_core.replication.position import Begin, Position
 from tests.support.journals import MemoryJournal, Partition
 from tests.support.logs import append, durable_feed, fill, keep_house, load_entries, options, settle
@@ -45,11 +45,12 @@ class Node:
             mirror.take(offset, len(raw), decode(raw))
 
     def serve(self) -> Log:
+        sent_at = boot_time()
         claim = self.journal.claim(encode(Kind.CLAIM, 0, 0, payload=b"{}"))
         self.catch_up(claim + 1)
         self.mirror.close()
         position = self.mirror.position
-        self.owner = Owner(self.journal, claim, position.begins, position.nbytes)
+        self.owner = Owner(self.journal, claim, position.begins, position.nbytes, answered_at=sent_at)
         self.files = ReplicatedFiles(self.root, self.owner)
         self.log = Log.open(
             self.root,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from penstock.log_core.batch._appender import Appender
@@ -116,6 +118,25 @@ def test_a_lone_read_has_a_turn_of_its_own_and_the_next_ones_share_theirs(
     loop.settle()
     assert tick.begin_read(loop.time())
     tick.run_alone(Sink())
+
+
+def test_past_the_time_nothing_is_handed_out_and_later_all_of_it_is(
+    tick: Tick, fake_log: FakeLog, loop: Loop, seen: list[str]
+) -> None:
+    now = time.perf_counter()
+    tick.serve_until(now - 1)
+    assert tick.held
+    feed = Feed(1)
+    feed.waiters[FakeQueue(tick, seen, "a")] = None
+    fake_log.unwritten.dirty = [feed]
+    tick.ready(FakeQueue(tick, seen, "b"))
+    tick.dirty_connection(FakeConnection(seen, "c"))
+    loop.settle()
+    assert seen == ["flush", "send c"]
+    tick.serve_until(now + 60)
+    assert not tick.held
+    loop.settle()
+    assert seen[2:] == ["flush", "fed a", "pump b", "pump a"]
 
 
 def test_a_turn_of_its_own_sends_before_it_writes_and_again_what_the_write_made_due(

@@ -126,7 +126,7 @@ class Polls:
             else:
                 member.begin(poll)
                 queue.credit_gained(member)
-            queue.pump()
+            queue.pump_now()
             if not (poll.satisfied() or poll.gone):
                 await self._wait(request, queue, poll, wait_s)
         except ConsumerRefused as error:

@@ -30,6 +30,14 @@ class Cluster:
             "of each listener.",
         ),
     )
+    lease_s: float = field(
+        default=2.0,
+        metadata=option(
+            Seconds(0.5, 3600),
+            "The owner hands out no messages once Kafka has not answered for so long, and publishers wait. "
+            "It goes on with the next answer. cluster.suspect_s must be 1.05 times that plus 0.5 s or more.",
+        ),
+    )
     suspect_s: float = field(
         default=3.0,
         metadata=option(

@@ -224,6 +224,9 @@ def test_a_queue_from_its_making_to_its_end(gateway: Gateway, page: Page, api: A
     page.get_by_role("dialog").get_by_role("button", name="Add a queue").click()
     expect(page.get_by_role("alert")).to_contain_text("This is not JSON")
     page.get_by_label("Arguments, as JSON").fill('{"x-max-length": 5}')
+    with page.expect_response("**/api/queues?*"):
+        pass  # the list behind the dialog is drawn again
+    expect(page.get_by_label("Arguments, as JSON")).to_have_value('{"x-max-length": 5}')
     page.get_by_role("dialog").get_by_role("button", name="Add a queue").click()
     page.get_by_role("link", name=unique, exact=True).click()
     expect(page.get_by_role("heading", name=f"Queue {unique}")).to_be_visible()

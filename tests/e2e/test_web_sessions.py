@@ -63,6 +63,8 @@ def test_a_page_logs_in_and_out(gateway: Gateway, http2: bool) -> None:
         # On any connection, which either worker may have accepted; also what the other worker answers.
         for _ in range(8):
             with browser(gateway, cookies=page.cookies, http1=not http2, http2=http2) as tab:
+                assert "console/app.js" in tab.get("/").text
+                assert tab.get("/console/app.js").status_code == 200
                 assert tab.get("/api/whoami").json()["name"] == "guest"
                 assert tab.get("/api/queues/%2F").status_code == 200
         before = dict(page.cookies)

@@ -6,8 +6,8 @@
     {"messages": [{"id": ..., "to": ..., "reason": ...}], "left": 3}
 
 A move is one atomic unit, publish and removal; what is no dead letter, or died otherwise, stays in its
-place. How a letter died is forgotten (`x-death` and what else the broker wrote), and so is who published it.
-Without `to` it goes to the queue that it died in last.
+place, unmarked, and so does all with `dry_run`. How a letter died is forgotten (`x-death` and what else the
+broker wrote), and so is who published it. Without `to` it goes to the queue that it died in last.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.publishing.bodies import Outgoing
 from penstock.protocols.http.data.publishing.destinations import Destination, Run, ready
-from penstock.protocols.http.data.pulling.polls import Polls, give_back
+from penstock.protocols.http.data.pulling.polls import Polls
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.fields import check_fields, number_of, optional_object
 from penstock.subscriptions.streams.stream import Stream
@@ -25,6 +25,7 @@ from penstock.subscriptions.streams.stream import Stream
 if TYPE_CHECKING:
     from penstock.protocols.http.data.access import Access
     from penstock.protocols.http.shared.taking import Delivery
+    from penstock.subscriptions.queue.queue import Queue
 
 __all__ = ["Redrive"]
 
@@ -84,7 +85,7 @@ class Redrive:
             run = Run(access.broker, messages)
             run.check()
         except BaseException:
-            give_back(deliveries)
+            _put_back(queue, deliveries)
             raise
         gone = {id(one.delivery) for one in moved}
         with access.broker.log.unit():
@@ -92,7 +93,7 @@ class Redrive:
             for letter in moved:
                 letter.delivery.settle()
             lsn = queue.promise() if moved else 0
-        give_back([one for one in deliveries if id(one) not in gone])
+        _put_back(queue, [one for one in deliveries if id(one) not in gone])
         queue.credit_gained()
         await access.kept(lsn, "fsync")
         shown = [letter.shown() for letter in letters]
@@ -118,3 +119,10 @@ class Redrive:
             properties["headers"] = kept
         message = Outgoing(shown.body, None, properties)
         return _Letter(delivery, str(to or of), str(died or ""), message)
+
+
+def _put_back(queue: Queue, deliveries: list[Delivery]) -> None:
+    """They stay where they are, as if nobody had looked."""
+    for one in deliveries:
+        one.put_back()
+    queue.wake()

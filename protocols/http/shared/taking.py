@@ -46,6 +46,10 @@ class Delivery:
         """Give it back to its place."""
         self.cursor.requeue(self.seq)
 
+    def put_back(self) -> None:
+        """Give it back as if nobody had had it, neither counted nor marked; then wake the queue."""
+        self.cursor.unsend(self.seq)
+
     def unhold(self) -> None:
         """It stays out for a while; no message of its key waits for it."""
         self.cursor.unhold(self.seq)

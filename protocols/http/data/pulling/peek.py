@@ -51,12 +51,12 @@ class Peek:
         for _ in range(_READS_MAX):
             if len(items) >= most or queue.deleted or not await self._read(queue):
                 break
-            # What was read for this look may have pushed out what an earlier one saw.
+            # A read makes room for itself, perhaps in place of what an earlier look saw.
             items = max(items, self._look(queue, most), key=len)
         return json_response({"messages": items})
 
     def _look(self, queue: Queue, most: int) -> list[dict[str, Any]]:
-        """Those that are in memory; nothing is out when it returns."""
+        """Show the messages that are in memory; nothing is out when it returns."""
         cursor, size = queue.cursor, 0
         items: list[dict[str, Any]] = []
         if queue.deleted:

@@ -16,7 +16,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.brokers import Gateway
-from tests.support.browser import chromium, watched_page
+from tests.support.browser import chromium, obstacles, watched_page
 from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 
@@ -159,31 +159,58 @@ def test_a_session_that_ends_is_said_and_gone_on_from(
 def test_every_page_of_a_gateway_in_use(
     gateway: Gateway, browser: Browser, api: Api, unique: str, scheme: str
 ) -> None:
-    assert api.status("PUT", f"queues/%2F/{unique}", {"arguments": {"x-dead-letter-exchange": ""}}) == 201
-    parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)
+    """Without an error, and without an obstacle for anybody."""
+    rules = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{unique}d"}
+    assert api.status("PUT", f"queues/%2F/{unique}", {"arguments": rules}) == 201
+    assert api.status("PUT", f"queues/%2F/{unique}d", {}) == 201
+    assert (
+        api.status("PUT", f"queues/%2F/{unique}s", {"arguments": {"x-queue-type": "stream"}, "durable": True})
+        == 201
+    )
+    assert (
+        api.status("PUT", f"policies/%2F/{unique}", {"pattern": "^$", "definition": {"max-length": 1}}) == 201
+    )
+    base = f"http://127.0.0.1:{gateway.ports['management']}"
+    parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port, heartbeat=600)
     with closing(pika.BlockingConnection(parameters)) as connection:
-        channel = connection.channel()
-        channel.basic_consume(unique, lambda *_: None)
-        base = f"http://127.0.0.1:{gateway.ports['management']}"
+        connection.channel().basic_consume(unique, lambda *_: None)
         with watched_page(browser, base, scheme=scheme) as page:
+            page.goto("/")
+            expect(page.get_by_label("Password")).to_be_visible()
+            assert obstacles(page) == []
             sign_in(page)
-            for name in PAGES:
+            for name in (*PAGES, f"queues/%2F/{unique}", "exchanges/%2F/amq.topic", "users/guest",
+                         f"streams/%2F/{unique}s", f"dead-letters/%2F/{unique}d"):  # fmt: skip
                 page.goto(f"/#/{name}")
                 expect(page.get_by_role("heading", level=1)).to_be_visible()
                 expect(page.get_by_text("Loading …")).to_have_count(0)
                 expect(page.get_by_role("alert")).to_have_count(0)
+                assert obstacles(page) == [], name
             page.goto("/#/connections")
             page.get_by_role("region", name="Connections").get_by_role("link").click()
             expect(page.get_by_text("Bytes per second")).to_be_visible()
+            assert obstacles(page) == []
             page.get_by_role("region", name="Channels").get_by_role("link").click()
             expect(
                 page.get_by_role("region", name="Consumers").get_by_role("link", name=unique)
             ).to_be_visible()
-            dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
-            assert (sum(map(int, re.findall(r"\d+", dark)[:3])) < 200) is (scheme == "dark")
+            assert obstacles(page) == []
+            page.goto("/#/queues")
+            page.get_by_role("button", name="Add a queue").click()
+            expect(page.get_by_role("dialog")).to_be_visible()
+            assert obstacles(page) == []
+            page.keyboard.press("Escape")
+            ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) is (scheme == "dark")
             page.get_by_label("Colours").select_option("light" if scheme == "dark" else "dark")
-            assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark
-    assert api.status("DELETE", f"queues/%2F/{unique}") == 204
+            page.wait_for_function(f"getComputedStyle(document.body).backgroundColor !== '{ground}'")
+    for path in (
+        f"queues/%2F/{unique}",
+        f"queues/%2F/{unique}d",
+        f"queues/%2F/{unique}s",
+        f"policies/%2F/{unique}",
+    ):
+        assert api.status("DELETE", path) == 204
 
 
 def test_a_list_is_filtered_sorted_and_paged_by_its_address(page: Page, api: Api, unique: str) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
-__all__ = ["chromium", "watched_page"]
+__all__ = ["chromium", "obstacles", "watched_page"]
 
 _REPORTS = """
 addEventListener("securitypolicyviolation", (event) =>
@@ -53,3 +55,17 @@ def watched_page(browser: Browser, base: str, *, scheme: str = "light") -> Itera
     yield page
     context.close()
     assert not wrong, wrong
+
+
+def obstacles(page: Page) -> list[str]:
+    """What axe-core finds in the page that keeps somebody from using it."""
+    page.evaluate(_axe())
+    found = page.evaluate("axe.run().then((result) => result.violations)")
+    return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
+
+
+@cache
+def _axe() -> str:
+    path = Path(__file__).parents[1] / "e2e/node/node_modules/axe-core/axe.min.js"
+    assert path.exists(), "the tests need axe-core: make test installs it"
+    return path.read_text()

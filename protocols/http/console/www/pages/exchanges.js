@@ -79,7 +79,7 @@ function One({ names: [vhost, name] }) {
     ${from.data && html`<${Rows} label="Bindings from here" rows=${from.data} columns=${[
       ["To", (one) => html`<a href=${destination(one)}>${one.destination}</a>`], ["Kind", (one) => one.destination_type],
       ["Routing key", (one) => one.routing_key], ["Arguments", (one) => html`<${Data} value=${one.arguments} />`],
-      ["", (one) => !isDefault && html`<${Action} label="Unbind" danger title=${`Unbind ${one.destination}`}
+      ["Actions", (one) => !isDefault && html`<${Action} label="Unbind" danger title=${`Unbind ${one.destination}`}
         text=${`Messages with the routing key ${one.routing_key || '""'} reach it no more by this binding.`}
         run=${() => unbind(one)} />`],
     ]} />`}

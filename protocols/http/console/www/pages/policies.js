@@ -27,7 +27,7 @@ export default function Policies({ user, query, vhosts, names: [kind = "policies
     ["Virtual host", (one) => one.vhost, "", "vhost"], ["Name", (one) => one.name, "", "name"],
     ["Pattern", (one) => html`<code>${one.pattern}</code>`, "", "pattern"], ["Applies to", (one) => one["apply-to"], "", "apply-to"],
     ["Priority", (one) => count(one.priority), "number", "priority"], ["Rules", (one) => html`<${Data} value=${one.definition} />`],
-    ...(may ? [["", (one) => html`<div class="actions">
+    ...(may ? [["Actions", (one) => html`<div class="actions">
       <${Action} label="Change" title=${`Change ${one.name}`} fields=${fields(one)} run=${(values) => save({ ...values, vhost: one.vhost, name: one.name })} />
       <${Action} label="Delete" danger title=${`Delete ${one.name}`} text="Its rules hold no more." run=${() => remove(path(`/api/${kind}`, one.vhost, one.name))} />
     </div>`]] : []),

@@ -64,7 +64,7 @@ function One({ names: [vhost, name] }) {
       ["Consumers", (one) => count(one.consumers), "number"],
       ["Oldest waits", (one) => duration(one.head_age_ms), "number"],
       ["State", (one) => (one.paused ? "paused" : "runs")],
-      ["", (one) => html`<div class="actions">
+      ["Actions", (one) => html`<div class="actions">
         <${Action} label=${one.paused ? "Resume" : "Pause"} title=${`${one.paused ? "Resume" : "Pause"} ${one.name}`}
           text=${one.paused ? "Its consumers get messages again." : "Nobody gets anything until it is resumed."}
           run=${() => post(`${of(one)}/${one.paused ? "resume" : "pause"}`, {})} />

@@ -61,7 +61,7 @@ function One({ names: [name], vhosts, user }) {
     ${rights.data && html`<${Rows} label="Permissions" rows=${rights.data} empty="It may enter no virtual host." columns=${[
       ["Virtual host", (one) => one.vhost],
       ...["configure", "write", "read"].map((right) => [right[0].toUpperCase() + right.slice(1), (one) => html`<code>${one[right]}</code>`]),
-      ["", (one) => html`<div class="actions">
+      ["Actions", (one) => html`<div class="actions">
         <${Action} label="Change" title=${`Change the permissions in ${one.vhost}`} fields=${rules(one)}
           run=${(values) => grant({ ...values, vhost: one.vhost })} />
         <${Action} label="Clear" danger title=${`Clear the permissions in ${one.vhost}`} text="The user may not enter it any more."
@@ -78,7 +78,7 @@ function One({ names: [name], vhosts, user }) {
     ${topics.data && html`<${Rows} label="Topic permissions" rows=${topics.data} empty="Every key is allowed where the exchange is." columns=${[
       ["Virtual host", (one) => one.vhost], ["Exchange", (one) => one.exchange],
       ["Write", (one) => html`<code>${one.write}</code>`], ["Read", (one) => html`<code>${one.read}</code>`],
-      ["", (one) => html`<${Action} label="Clear" danger title=${`Clear the rule for ${one.exchange} in ${one.vhost}`}
+      ["Actions", (one) => html`<${Action} label="Clear" danger title=${`Clear the rule for ${one.exchange} in ${one.vhost}`}
         text="Every key is allowed there again."
         run=${() => remove(path("/api/topic-permissions", one.vhost, name, one.exchange))} />`],
     ]} />`}</div>`;

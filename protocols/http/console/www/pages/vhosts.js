@@ -16,7 +16,7 @@ export default function Vhosts({ user }) {
     ["Out", (one) => rate(one.message_stats.deliver_get_details), "number", "message_stats.deliver_get_details.rate"],
     ["Log", (one) => bytes(one.log_bytes), "number", "log_bytes"],
     ["Worker", (one) => count(one.worker), "number", "worker"],
-    ...(may ? [["", (one) => html`<${Action} label="Delete" danger title=${`Delete ${one.name}`} confirm=${one.name}
+    ...(may ? [["Actions", (one) => html`<${Action} label="Delete" danger title=${`Delete ${one.name}`} confirm=${one.name}
       text="Its queues, exchanges, policies and messages are gone." run=${() => remove(path("/api/vhosts", one.name))} />`]] : []),
   ];
   return html`<div><h1>Virtual hosts</h1>

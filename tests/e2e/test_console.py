@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
@@ -15,7 +16,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.brokers import Gateway
+from tests.support.brokers import Gateway, free_port
 from tests.support.browser import chromium, obstacles, watched_page
 from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
@@ -25,8 +26,8 @@ pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
 HOSTILE = "<img src=x onerror=alert(1)>{{7*7}}${7*7}\u202egnp"
 """A tag that runs a script, braces of templates, a mark that turns text around."""
 PAGES = (
-    "overview", "connections", "channels", "queues", "exchanges", "streams", "dead-letters", "policies",
-    "policies/operator-policies", "vhosts", "users",
+    "overview", "connections", "channels", "queues", "exchanges", "streams", "dead-letters", "live",
+    "policies", "policies/operator-policies", "vhosts", "users",
 )  # fmt: skip
 
 
@@ -139,17 +140,33 @@ def test_a_session_that_ends_is_said_and_gone_on_from(
     gateway: Gateway, browser: Browser, api: Api, unique: str
 ) -> None:
     assert api.status("PUT", f"users/{unique}", {"password": "p", "tags": "monitoring"}) == 201
-    context = browser.new_context(base_url=f"http://127.0.0.1:{gateway.ports['management']}")
-    page = context.new_page()
-    sign_in(page, unique, "p", at="#/queues")
-    assert api.status("PUT", f"users/{unique}", {"password": "q", "tags": "monitoring"}) == 204
-    expect(page.get_by_text("The session has ended. Sign in again.")).to_be_visible(timeout=30_000)
-    page.get_by_label("User name").fill(unique)
-    page.get_by_label("Password").fill("q")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Queues")).to_be_visible()  # where it was
-    context.close()
+    with watched_page(browser, f"http://127.0.0.1:{gateway.ports['management']}", refusals=True) as page:
+        sign_in(page, unique, "p", at="#/queues")
+        assert api.status("PUT", f"users/{unique}", {"password": "q", "tags": "monitoring"}) == 204
+        expect(page.get_by_text("The session has ended. Sign in again.")).to_be_visible(timeout=30_000)
+        page.get_by_label("User name").fill(unique)
+        page.get_by_label("Password").fill("q")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Queues")).to_be_visible()  # where it was
     assert api.status("DELETE", f"users/{unique}") == 204
+
+
+def test_a_gateway_that_is_away_is_said_and_gone_on_with(
+    tmp_path: Path, browser: Browser, unique: str
+) -> None:
+    port = free_port()
+    with Gateway(tmp_path, settings={**SETTINGS, "management.listen": f"127.0.0.1:{port}"}) as gateway:
+        with watched_page(browser, f"http://127.0.0.1:{port}", refusals=True) as page:
+            sign_in(page, at="#/queues")
+            expect(page.get_by_role("status")).to_have_text("0 of 0")
+            gateway.terminate()
+            expect(page.get_by_role("alert")).to_contain_text("does not answer", timeout=30_000)
+            gateway.start()
+            with closing(Api(gateway)) as api:
+                assert api.status("PUT", f"queues/%2F/{unique}", {}) == 201
+            # Neither the page nor its user does anything for that, and the session is the same.
+            expect(page.get_by_role("link", name=unique)).to_be_visible(timeout=30_000)
+            expect(page.get_by_role("alert")).to_have_count(0)
 
 
 # Pages
@@ -347,6 +364,52 @@ def test_a_redrive_moves_what_the_preview_listed(gateway: Gateway, page: Page, a
     assert kept == {"three": True, "one": False, "two": False}
     for name in (unique, dead):
         assert api.status("DELETE", f"queues/%2F/{name}") == 204
+
+
+def test_messages_and_log_lines_are_followed_as_they_come(
+    gateway: Gateway, page: Page, api: Api, unique: str
+) -> None:
+    sign_in(page, at="#/live")
+    page.get_by_label("Routing keys").fill(f"{unique}.*")
+    page.get_by_role("button", name="Follow").click()
+    expect(page.get_by_text("Nothing yet.")).to_be_visible()
+    send = "exchanges/%2F/amq.topic/publish"
+
+    def publish_one(text: str) -> None:
+        body = {"properties": {}, "routing_key": f"{unique}.k", "payload": text, "payload_encoding": "string"}
+        assert api.status("POST", send, body) == 200
+
+    with page.expect_response("**/tail?*"):
+        page.reload()  # the address says what is followed
+    publish_one("<i>first</i>")
+    expect(page.get_by_text("<i>first</i>", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+    publish_one("second")
+    publish_one("third")
+    expect(page.get_by_role("status")).to_contain_text("1 so far")
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_role("status")).to_contain_text("3 so far")
+    assert page.get_by_role("row").nth(1).inner_text().endswith("third")  # the newest first
+    page.get_by_label("Follow").select_option("audit")
+    with page.expect_response("**/tail?events=audit"):
+        page.get_by_role("button", name="Follow").click()
+    assert api.status("PUT", f"queues/%2F/{unique}", {}) == 201
+    expect(page.get_by_role("row").filter(has_text=unique)).to_contain_text("queue.declare")
+    assert api.status("DELETE", f"queues/%2F/{unique}") == 204
+
+
+def test_what_is_refused_to_be_followed_is_said(
+    gateway: Gateway, browser: Browser, api: Api, unique: str
+) -> None:
+    assert api.status("PUT", f"users/{unique}", {"password": "p", "tags": "management"}) == 201
+    nothing = dict.fromkeys(("configure", "write", "read"), "")
+    assert api.status("PUT", f"permissions/%2F/{unique}", nothing) == 201
+    with watched_page(browser, f"http://127.0.0.1:{gateway.ports['management']}", refusals=True) as page:
+        sign_in(page, unique, "p", at="#/live")
+        assert "log" not in page.get_by_label("Follow").inner_text()
+        page.get_by_role("button", name="Follow").click()
+        expect(page.get_by_role("alert")).to_contain_text("amq.topic")
+    assert api.status("DELETE", f"users/{unique}") == 204
 
 
 def test_a_stream_and_its_subscription(page: Page, api: Api, unique: str) -> None:

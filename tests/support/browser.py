@@ -33,8 +33,13 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def watched_page(browser: Browser, base: str, *, scheme: str = "light") -> Iterator[Page]:
-    """A page of a browser session of its own. Errors, CSP reports and dialogs of scripts fail the test."""
+def watched_page(
+    browser: Browser, base: str, *, scheme: str = "light", refusals: bool = False
+) -> Iterator[Page]:
+    """A page of a browser session of its own. Errors, CSP reports and dialogs of scripts fail the test.
+
+    So do answers of 400 and more, unless `refusals` are what the test is about.
+    """
     context = browser.new_context(
         base_url=base,
         color_scheme="dark" if scheme == "dark" else "light",
@@ -44,7 +49,9 @@ def watched_page(browser: Browser, base: str, *, scheme: str = "light") -> Itera
     wrong: list[str] = []
 
     def said(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and urlsplit(message.location["url"]).path not in _LOGIN:
+        if message.type not in ("error", "warning") or urlsplit(message.location["url"]).path in _LOGIN:
+            return
+        if not (refusals and message.text.startswith("Failed to load resource")):
             wrong.append(f"{message.text} at {message.location}")
 
     page.add_init_script(_REPORTS)

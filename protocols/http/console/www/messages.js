@@ -4,8 +4,8 @@ import { html } from "./vendor/preact.js";
 import { Data, Rows, Time, bytes, count } from "./parts.js";
 
 /** @param {{of: any[]}} props as `/v1` shows messages */
-export function Messages({ of }) {
-  return html`<${Rows} label="Messages" rows=${of} empty="Nothing is ready." columns=${[
+export function Messages({ of, empty = "Nothing is ready." }) {
+  return html`<${Rows} label="Messages" rows=${of} empty=${empty} columns=${[
     ["Position", (one) => one.id], ["Published", (one) => html`<${Time} at=${one.published_at} />`],
     ["Exchange", (one) => one.exchange || "(default exchange)"], ["Routing key", (one) => one.routing_key],
     ["Delivered before", (one) => (one.deliveries ? `${count(one.deliveries)} times` : one.redelivered ? "yes" : "no")],

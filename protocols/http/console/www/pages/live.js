@@ -1,0 +1,115 @@
+/** What happens now: messages of an exchange or an MQTT topic, or what the gateway itself says. */
+
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { path, query as asQuery, send } from "../api.js";
+import { change } from "../location.js";
+import { Data, Rows, Time, count } from "../parts.js";
+import { Messages } from "../messages.js";
+
+/** [name in the address, title, tags that see it or nothing: all] */
+const SOURCES = [
+  ["exchange", "messages through an exchange"],
+  ["topic", "messages to MQTT topics"],
+  ["webhooks", "attempts of webhooks"],
+  ["log", "lines of the gateway's log", ["administrator", "monitoring"]],
+  ["audit", "the audit trail", ["administrator", "auditor"]],
+];
+const EVENTS = {
+  log: [
+    ["Time", (one) => html`<${Time} at=${one.time} />`], ["Level", (one) => one.level], ["Of", (one) => one.logger], ["Line", (one) => one.message],
+    ["With", (one) => html`<${Data} value=${without(one, "time", "level", "logger", "message")} />`],
+  ],
+  audit: [
+    ["Time", (one) => html`<${Time} at=${one.at} />`], ["User", (one) => one.user], ["Action", (one) => one.action], ["Result", (one) => one.result],
+    ["With", (one) => html`<${Data} value=${without(one, "at", "user", "action", "result")} />`],
+  ],
+  webhooks: [["Attempt", (one) => html`<${Data} value=${one} />`]],
+};
+const SHOWN_MAX = 200;
+const DRAW_MS = 250;
+
+const without = (one, ...names) => Object.fromEntries(Object.entries(one).filter(([name]) => !names.includes(name)));
+
+/** The stream of events that the page's address asks for; null: it asks for none yet. */
+function targetOf(vhost, { of, name, from }) {
+  const base = path("/v1/vhosts", vhost);
+  if (of === "exchange") return name ? `${base}/${path("exchanges", name, "tail")}` : null;
+  if (of === "topic") return name ? `${base}/tail${asQuery({ topic: name, from })}` : null;
+  return of in EVENTS ? `${base}/tail${asQuery({ events: of })}` : null;
+}
+
+export default function Live({ user, query, vhosts }) {
+  const vhost = query.vhost || vhosts[0];
+  const seen = SOURCES.filter(([, , tags]) => !tags || tags.some((tag) => user.tags.includes(tag)));
+  const of = query.of ?? "exchange";
+  const begin = (event) => {
+    event.preventDefault();
+    const { name, pattern, from } = event.target.elements;
+    change({ name: name?.value, pattern: pattern?.value, from: from?.value, run: Date.now() });
+  };
+  const base = vhost === undefined ? null : targetOf(vhost, { ...query, of });
+  const target = base && of === "exchange" ? base + asQuery({ pattern: query.pattern, from: query.from }) : base;
+  return html`<div><h1>Live${vhost && ` in ${vhost}`}</h1>
+    <form class="row" onSubmit=${begin}>
+      <label><span>Follow</span><select value=${of} onChange=${(event) => change({ of: event.target.value, name: "", pattern: "", from: "", run: "" })}>
+        ${seen.map(([kind, title]) => html`<option value=${kind}>${title}</option>`)}</select></label>
+      ${of === "exchange" && html`<label><span>Exchange</span><input name="name" required defaultValue=${query.name ?? "amq.topic"} /></label>
+        <label><span>Routing keys</span><input name="pattern" defaultValue=${query.pattern ?? "#"} /></label>`}
+      ${of === "topic" && html`<label><span>Topic filter</span><input name="name" required defaultValue=${query.name ?? "#"} /></label>`}
+      ${(of === "exchange" || of === "topic") && html`<label><span>From</span><input name="from" defaultValue=${query.from ?? "next"} />
+        <small class="quiet">next, first, -1h, or a time</small></label>`}
+      <button type="submit">Follow</button>
+    </form>
+    ${target && query.run && html`<${Followed} key=${target + query.run} target=${target} columns=${EVENTS[of]} />`}
+  </div>`;
+}
+
+function Followed({ target, columns }) {
+  const [state, setState] = useState({ rows: [], total: 0, missed: 0, ended: "" });
+  const [paused, setPaused] = useState(false);
+  const waiting = useRef([]);
+  const holds = useRef(false);
+  holds.current = paused;
+  useEffect(() => {
+    const source = new EventSource(target);
+    const asked = new AbortController();
+    const take = (event) => waiting.current.push(JSON.parse(event.data));
+    const end = (why) => {
+      source.close();
+      setState((before) => ({ ...before, ended: why }));
+    };
+    for (const kind of ["message", ...Object.keys(EVENTS)]) source.addEventListener(kind, take);
+    source.addEventListener("lagging", (event) => {
+      setState((before) => ({ ...before, missed: before.missed + JSON.parse(event.data).skipped }));
+    });
+    source.addEventListener("end", (event) => end(`It has ended: ${JSON.parse(event.data).reason}`));
+    source.onerror = () => {
+      if (source.readyState !== EventSource.CLOSED) return;
+      // A browser does not tell why, so the same is asked for once more.
+      send("GET", target, undefined, { signal: asked.signal }).catch((refusal) => {
+        if (!asked.signal.aborted) end(refusal.message);
+      });
+    };
+    const drawn = setInterval(() => {
+      if (holds.current || waiting.current.length === 0) return;
+      const fresh = waiting.current.splice(0).reverse();
+      setState((before) => ({
+        ...before, total: before.total + fresh.length, rows: [...fresh, ...before.rows].slice(0, SHOWN_MAX),
+      }));
+    }, DRAW_MS);
+    return () => {
+      clearInterval(drawn);
+      source.close();
+      asked.abort();
+    };
+  }, [target]);
+  return html`<div>
+    <div class="actions"><button type="button" aria-pressed=${paused} onClick=${() => setPaused(!paused)}>${paused ? "Go on" : "Pause"}</button></div>
+    <p class="quiet" role="status">${count(state.total)} so far${state.total > SHOWN_MAX && `, the last ${SHOWN_MAX} are shown`}${
+      state.missed > 0 && `, ${count(state.missed)} were too fast and are missing`}</p>
+    ${state.ended && html`<p class="notice" role="alert">${state.ended}</p>`}
+    ${columns
+      ? html`<${Rows} label="Events" rows=${state.rows} empty="Nothing yet." columns=${columns} />`
+      : html`<${Messages} of=${state.rows} empty="Nothing yet." />`}
+  </div>`;
+}

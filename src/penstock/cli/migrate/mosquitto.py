@@ -5,20 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from penstock.cli.client import Client
-from penstock.cli.migrate.shared import RetryingClient, bar, listener_of, place, show, write
+from penstock.cli.migrate.shared import RetryingClient, listener_of, place, show, write
 from penstock.cli.nouns import add_target
-
-if TYPE_CHECKING:
-    pass
+from penstock.cli.terminal import progress
 
 __all__ = ["add_mosquitto"]
-
-_TIMEOUT_S: Final = 60.0
 
 
 def add_mosquitto(verbs: Any) -> None:
@@ -83,7 +81,17 @@ def _mosquitto(parsed: argparse.Namespace) -> int:
             vhost=parsed.vhost,
             anonymous=parsed.anonymous,
         )
-        outcome = applying.apply(made, database, target, parsed.state, bar("steps"))
+        with ExitStack() as stack:
+            advance: Callable[[int], Any] | None = None
+
+            def on_progress(done: int, total: int) -> None:
+                nonlocal advance
+                if advance is None:  # the rate is that of this run
+                    left = total - done + 1
+                    advance = stack.enter_context(progress(left, "moving", unit="steps"))
+                advance(1)
+
+            outcome = applying.apply(made, database, target, parsed.state, on_progress)
     if parsed.output == "json":
         print(json.dumps(asdict(outcome), indent=2))
         return 1 if outcome.refused else 0

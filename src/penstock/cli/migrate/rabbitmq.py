@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from penstock.cli.client import ApiError, Client, segment
-from penstock.cli.migrate.shared import RetryingClient, bar, listener_of, place, show
+from penstock.cli.migrate.shared import RetryingClient, listener_of, place, show
 from penstock.cli.nouns import add_target
+from penstock.cli.terminal import progress
 
 if TYPE_CHECKING:
     from penstock.migrate.rabbitmq.moving import Drained
@@ -135,16 +136,10 @@ def _move_messages(parsed: argparse.Namespace, source: _Side, target: _Side) -> 
         parallel=parsed.parallel,
         follow=parsed.follow,
     )
-    total, done = sum(queue.messages for queue in chosen), 0
-    update = bar("messages")
-
-    def on_moved(count: int) -> None:
-        nonlocal done
-        done += count
-        update(done, max(total, done))
-
+    total = sum(queue.messages for queue in chosen)
     try:
-        results = asyncio.run(drain(plan, on_moved))
+        with progress(total, "moving", unit="messages") as on_moved:
+            results = asyncio.run(drain(plan, on_moved))
     finally:
         target.api.request("DELETE", f"users/{_MOVER}")
     _say(results, left, parsed.output)

@@ -1,11 +1,9 @@
-"""Shared by the verbs of `penstock migrate`: a client that retries, listeners, a progress bar, reports."""
+"""Shared by the verbs of `penstock migrate`: a client that retries, listeners, reports."""
 
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +13,7 @@ from penstock.errors import ConfigError
 if TYPE_CHECKING:
     from penstock.migrate.report import Report
 
-__all__ = ["RetryingClient", "bar", "listener_of", "place", "show", "write"]
+__all__ = ["RetryingClient", "listener_of", "place", "show", "write"]
 
 _TIMEOUT_S: Final = 60.0
 _PAUSE_S: Final = 0.5
@@ -53,21 +51,6 @@ def place(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal():
         raise ConfigError(f"{text!r} is no HOST:PORT")
     return host.strip("[]"), int(port)
-
-
-def bar(unit: str) -> Callable[[int, int], None]:
-    """A bar with rate and time left, on a terminal only; from how many are done and all."""
-    from tqdm import tqdm
-
-    shown = tqdm(unit=f" {unit}", disable=not sys.stderr.isatty(), leave=False)
-
-    def update(done: int, total: int) -> None:
-        if shown.total is None:
-            # The rate is that of this run.
-            shown.total, shown.initial, shown.n = total, done - 1, done - 1
-        shown.update(done - shown.n)
-
-    return update
 
 
 def show(report: Report, output: str) -> None:

@@ -13,6 +13,8 @@ Names are relative to the data folder. Kinds:
     DROP     the file is removed
     BEAT     the owner lives; the payload says who it is, as that of its CLAIM
     RELEASE  the owner of `claim` serves no more: another node may claim at once. A hint, without an index
+    ASK      a request of an administrator while `claim` owns the log, in JSON: {"ask": "handover", "to": NODE
+             or ""} or {"ask": "rebuild", "to": NODE}. A hint, too
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ class Kind(IntEnum):
     DROP = 5
     BEAT = 6
     RELEASE = 7
+    ASK = 8
 
 
 _NAMED: Final = frozenset({Kind.WRITE, Kind.FILE, Kind.SIZE, Kind.DROP})

@@ -72,8 +72,11 @@ class Journal(Protocol):
     def follow(self, first: int) -> Follower:
         """Read from `first` on."""
 
-    def note(self, node: str, offset: int, text: str) -> None:
-        """Note, for others to see, that a node has read everything below `offset`; does not wait."""
+    def note(self, text: str) -> None:
+        """Tell others something about this node; does not wait, and may get lost."""
+
+    def notes(self) -> list[str]:
+        """Notes of all nodes, the newest ones last. Raises JournalFailed."""
 
     def bounds(self) -> Bounds:
         """Raises JournalFailed: the journal does not answer."""

@@ -11,12 +11,13 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import StartError
 from penstock.log_core.replication.journal import Answer, Bounds, JournalFailed, Trimmed
 from penstock.log_core.replication.journal_options import KafkaOptions
+from penstock.log_core.replication.kafka_notes import SETTINGS as NOTES_SETTINGS
+from penstock.log_core.replication.kafka_notes import KafkaNotes, notes_topic
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -28,8 +29,16 @@ _LOG: Final = logging.getLogger("penstock.journal")
 _PARTITION: Final = 0
 _COPIES: Final = 3
 _IN_SYNC: Final = 2
+_SETTINGS: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "unclean.leader.election.enable": "false",
+}
+"""Of the topic, as it is made."""
 _CLAIM_S: Final = 30.0
-_NOTE_S: Final = 5.0
+_NOTES_READ: Final = 500
+"""Each node makes one in a second."""
 _POLL_S: Final = 0.25
 _AGAIN_S: Final = 0.1
 _WARN_EACH_S: Final = 10.0
@@ -57,7 +66,7 @@ class KafkaJournal:
         self._options = options
         self._ask_s: Final = options.answer_timeout_s
         self._answer: Answer | None = None
-        self._noting: Future[Any] | None = None
+        self._notes: KafkaNotes | None = None
         self._ends = False
         self._warned_at = -_WARN_EACH_S
         settings = options.client() | {
@@ -97,8 +106,10 @@ class KafkaJournal:
         """Make the topic when it is missing, and check what the promises need of it. Raises StartError."""
         library, topic = self._library, self._options.topic
         try:
-            if topic not in self._producer.list_topics(timeout=self._ask_s).topics:
-                self._create()
+            there = self._producer.list_topics(timeout=self._ask_s).topics
+            for name, settings in ((topic, _SETTINGS), (notes_topic(topic), NOTES_SETTINGS)):
+                if name not in there:
+                    self._create(name, settings)
             described = self._described()
             found = self._settings()
         except library.KafkaException as error:
@@ -144,21 +155,15 @@ class KafkaJournal:
                     raise
             time.sleep(_AGAIN_S)
 
-    def _create(self) -> None:
-        library, topic = self._library, self._options.topic
+    def _create(self, topic: str, settings: dict[str, str]) -> None:
+        library = self._library
         brokers = len(self._producer.list_topics(timeout=self._ask_s).brokers)
         copies = min(_COPIES, brokers)
         new = library.admin.NewTopic(
             topic,
             num_partitions=1,
             replication_factor=copies,
-            config={
-                "cleanup.policy": "delete",
-                "retention.ms": "-1",
-                "retention.bytes": "-1",
-                "min.insync.replicas": str(max(1, copies - 1)),
-                "unclean.leader.election.enable": "false",
-            },
+            config={**settings, "min.insync.replicas": str(max(1, copies - 1))},
         )
         try:
             self._admin.create_topics([new], request_timeout=self._ask_s)[topic].result()
@@ -259,25 +264,29 @@ class KafkaJournal:
 
     def follow(self, first: int) -> _Follower:
         """Read from `first` on."""
-        return _Follower(self._library, self._options, first)
+        return _Follower(self._library, self._options, self.topic, first)
 
-    def note(self, node: str, offset: int, text: str) -> None:
-        """Note, for others to see, that a node has read everything below `offset`; does not wait.
+    def note(self, text: str) -> None:
+        """Tell others something about this node; does not wait, and may get lost."""
+        if self._notes is None:
+            self._notes = KafkaNotes(self._library, self._options)
+        self._notes.note(text)
 
-        It is the offset of a consumer group, TOPIC.NODE. Readers have no part in it: a consumer with a commit
-        under way reads nothing and uses a whole core while the group's coordinator is away.
-        """
-        library = self._library
-        if self._noting is not None and not self._noting.done():
-            return
-        where = library.TopicPartition(self.topic, _PARTITION, offset, metadata=text)
-        group = library.ConsumerGroupTopicPartitions(f"{self.topic}.{node}", [where])
+    def notes(self) -> list[str]:
+        """Notes of all nodes, the newest ones last. Raises JournalFailed."""
+        reader = _Follower(self._library, self._options, notes_topic(self.topic), -1)
         try:
-            [self._noting] = self._admin.alter_consumer_group_offsets(
-                [group], request_timeout=_NOTE_S
-            ).values()
-        except library.KafkaException as error:
-            _LOG.debug("the position was not noted: %s", error.args[0].str())
+            first, end = self._bounds(reader)
+            first = max(first, end - _NOTES_READ)
+            reader.begin(first)
+            found = []
+            while first < end:
+                for offset, raw in reader.poll(1.0):
+                    found.append(raw.decode())
+                    first = offset + 1
+        finally:
+            reader.close()
+        return found
 
     def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The entries from `first` to `end`, without `end`. Waits for them. Raises JournalFailed."""
@@ -296,18 +305,21 @@ class KafkaJournal:
 
     def bounds(self) -> Bounds:
         """Raises JournalFailed: the journal does not answer."""
-        follower = self.follow(0)
-        deadline = time.monotonic() + self._ask_s
+        follower = _Follower(self._library, self._options, self.topic, -1)
         try:
-            while True:
-                try:
-                    return follower.bounds(self._ask_s)
-                except JournalFailed:  # a client that is new may not know the leader of a new topic yet
-                    if self._ends or time.monotonic() > deadline:
-                        raise
-                time.sleep(_AGAIN_S)
+            return self._bounds(follower)
         finally:
             follower.close()
+
+    def _bounds(self, follower: _Follower) -> Bounds:
+        deadline = time.monotonic() + self._ask_s
+        while True:
+            try:
+                return follower.bounds(self._ask_s)
+            except JournalFailed:  # a client that is new may not know the leader of a new topic yet
+                if self._ends or time.monotonic() > deadline:
+                    raise
+            time.sleep(_AGAIN_S)
 
     def trim(self, before: int) -> None:
         """Delete the entries below the offset `before`. Raises JournalFailed."""
@@ -328,9 +340,10 @@ class KafkaJournal:
 class _Follower:
     """Reads one partition in order, for one thread."""
 
-    def __init__(self, library: Any, options: KafkaOptions, first: int) -> None:
+    def __init__(self, library: Any, options: KafkaOptions, topic: str, first: int) -> None:
+        """`first`: the offset to begin with, or -1: `begin` tells it."""
         self._library = library
-        self._topic = options.topic
+        self._topic = topic
         self._told = ""
         self._consumer = library.Consumer(
             options.client()
@@ -346,7 +359,12 @@ class _Follower:
                 "check.crcs": False,
             }
         )
-        self._consumer.assign([library.TopicPartition(self._topic, _PARTITION, first)])
+        if first >= 0:
+            self.begin(first)
+
+    def begin(self, first: int) -> None:
+        """Read from `first` on."""
+        self._consumer.assign([self._library.TopicPartition(self._topic, _PARTITION, first)])
 
     def poll(self, seconds: float, most: int = 1000) -> list[tuple[int, bytes]]:
         """The next entries with their offsets; none after `seconds`. Raises Trimmed, JournalFailed."""

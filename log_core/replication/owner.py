@@ -12,13 +12,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from penstock.errors import LogError
-from penstock.log_core.replication.entries import Kind, decode, encode
-from penstock.log_core.replication.fence import OwnerFence
+from penstock.log_core.replication.entries import Entry, Kind, decode, encode
+from penstock.log_core.replication.fence import Gap, OwnerFence
 from penstock.log_core.replication.journal import Journal, JournalFailed
 from penstock.log_core.replication.position import Begin
 
@@ -69,6 +69,8 @@ class Owner:
         self.nbytes = nbytes
         """Bytes of all entries ever appended to the journal."""
         self.on_kept: Callable[[], object] = lambda: None
+        self.on_asked: Callable[[bytes], object] = lambda request: None
+        """Told the payload of an ASK, from the journal's thread."""
         self._journal = journal
         self._clock = clock
         self._fence = OwnerFence(claim)
@@ -167,7 +169,7 @@ class Owner:
         while fence.gap is not None:
             self.gaps_read += 1
             gap = fence.gap
-            fence.gap_read((at, decode(raw)) for at, raw in self._journal.read(gap.first, gap.end))
+            fence.gap_read(self._between(gap))
         if fence.kept == before:
             return
         exact = fence.offset_of(0) == base
@@ -176,6 +178,13 @@ class Owner:
                 self._note(self._sent.popleft(), exact)
             self._lock.notify_all()
         self.on_kept()
+
+    def _between(self, gap: Gap) -> Iterator[tuple[int, Entry]]:
+        for offset, raw in self._journal.read(gap.first, gap.end):
+            entry = decode(raw)
+            if entry.kind == Kind.ASK and entry.claim == self.claim:
+                self.on_asked(entry.payload)
+            yield offset, entry
 
     def _note(self, sent: _Sent, exact: bool) -> None:
         self.answered_at = sent.at

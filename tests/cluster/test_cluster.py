@@ -8,6 +8,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -80,6 +81,15 @@ def give(folder: Path, node: Node) -> None:
     shutil.copytree(folder, node.data_dir, dirs_exist_ok=True)
 
 
+def cluster(node: Node, *words: str) -> str:
+    """What `penstock cluster` prints with the settings of a node."""
+    sets = [word for key, value in node.settings.items() for word in ("--set", f"{key}={value}")]
+    command = [sys.executable, "-m", "penstock", "cluster", *words, *sets]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
 def refusal(node: Node) -> str:
     """The error of a node that cannot start."""
     done = subprocess.run(node.command(), capture_output=True, text=True, timeout=60, check=False)
@@ -102,8 +112,10 @@ def test_one_machine_becomes_a_cluster_and_a_cluster_one_machine(
         error = refusal(foreign)
         assert "holds a log of its own" in error and "move the folder away" in error
         assert contents(foreign.data_dir) == contents(own_log)
-        first.terminate()
+        assert cluster(first, "handover", "--to", "b") == "b is the owner, before it was a\n"
         assert wait_for_owner([second]) is second
+        shown = json.loads(cluster(first, "status", "-o", "json"))
+        assert [(node["node"], node["role"]) for node in shown["nodes"]][1] == ("b", "owner")
     last = Gateway(tmp_path / "node-b", ports=(second.amqp_port, second.mqtt_port))
     with last:
         assert depth(last.amqp_port) == MESSAGES + 10

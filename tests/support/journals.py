@@ -19,8 +19,7 @@ class Partition:
         self.first = 0
         self.entries: list[bytes] = []
         self.lock = threading.Lock()
-        self.notes: dict[str, tuple[int, str]] = {}
-        """The last note of each node: offset, text."""
+        self.notes: list[str] = []
 
     def put(self, raw: bytes) -> int:
         with self.lock:
@@ -93,8 +92,11 @@ class MemoryJournal:
     def follow(self, first: int) -> MemoryFollower:
         return MemoryFollower(self.partition, first)
 
-    def note(self, node: str, offset: int, text: str) -> None:
-        self.partition.notes[node] = (offset, text)
+    def note(self, text: str) -> None:
+        self.partition.notes.append(text)
+
+    def notes(self) -> list[str]:
+        return list(self.partition.notes)
 
     def bounds(self) -> Bounds:
         return Bounds(self.partition.first, len(self.partition.entries))

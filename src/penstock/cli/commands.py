@@ -13,6 +13,7 @@ GROUPS = {
         "serve": ("serve", "run the gateway until SIGTERM or SIGINT"),
         "config": ("show_config", "show the configuration"),
         "doctor": ("doctor", "say what is unsafe or wrong, and what to do"),
+        "cluster": ("cluster", "the nodes over one log that Kafka keeps"),
         "log": ("log", "look into a log on disk, check, mend, copy it"),
     },
     "messages": {

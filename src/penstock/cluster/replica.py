@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from penstock.cluster.control import HANDOVER, note
 from penstock.cluster.standby import Claimed
 from penstock.log_core.files.files import Files
 from penstock.log_core.replication.committer import JournalCommitter
@@ -54,7 +57,8 @@ class Replica:
         self._journal = journal
         self._root = root
         self._position = position
-        self._identity = json.dumps(claimed.identity).encode()
+        self._identity = claimed.identity
+        self._beat = json.dumps(claimed.identity).encode()
         self._stop_s = stop_s
         self._spare_bytes = spare_bytes
         self._ends = threading.Event()
@@ -62,6 +66,7 @@ class Replica:
         self._trimmed_to = -1
         self._unknown: set[str] = set()
         """Files whose place in the journal was not known at the last look."""
+        self.owner.on_asked = self._asked
         self._thread = threading.Thread(target=self._run, name="penstock-replica", daemon=True)
         if claimed.sends_folder:
             self._send_folder()
@@ -97,7 +102,7 @@ class Replica:
                 now = time.monotonic()
                 if now - beaten_at >= _BEAT_S:
                     beaten_at = now
-                    owner.append(Kind.BEAT, payload=self._identity)
+                    owner.append(Kind.BEAT, payload=self._beat)
                 if now - noted_at >= _NOTE_EACH_S:
                     noted_at = now
                     self._note()
@@ -119,6 +124,7 @@ class Replica:
         position.nbytes = owner.nbytes
         position.begins = owner.begins()
         position.write(self._root)
+        self._journal.note(note(self._identity, "owner", position))
 
     def _trim(self) -> None:
         """Delete what no file needs; send old files again while the journal is too large."""
@@ -143,6 +149,12 @@ class Replica:
             self._trimmed_to = begins[oldest].offset
 
     # The end
+
+    def _asked(self, request: bytes) -> None:
+        """An administrator wants another owner: this process stops cleanly, and is started again."""
+        if json.loads(request)["ask"] == HANDOVER:
+            _LOG.info("the log is handed over")
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def stopping(self) -> None:
         """The gateway stops: it waits for Kafka no longer than some seconds."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from penstock.cluster.control import HANDOVER, REBUILD, note
 from penstock.cluster.settings import suspect_least_s
 from penstock.errors import StartError
 from penstock.log_core.replication.entries import Kind, decode, encode
@@ -103,6 +104,10 @@ class Standby:
         """The owner's, whose settings may be other ones."""
         self._told_of = -1
         """The claim of the owner that `on_owner` was told of; -1: of none."""
+        self._asks_from = 0
+        """Requests before this offset were for an earlier process."""
+        self._heir = ""
+        """The node that is to be the next owner; empty: any."""
         self._warned_of = 0
         self._silent_s = 0.0
         self._asked_at = 0.0
@@ -118,12 +123,15 @@ class Standby:
         Raises StartError, JournalFailed, EntryDamaged, Hole, OSError.
         """
         position, self._sends_folder = self._position()
+        self._asks_from = self._journal.bounds().end
         self._on_follows()
         while True:
             follower = self._journal.follow(position.offset)
+            mirror = Mirror(self._root, position)
             try:
-                return self._follow(follower, Mirror(self._root, position))
+                return self._follow(follower, mirror)
             except Trimmed as error:
+                mirror.close()
                 _LOG.warning("the folder is made anew from the journal: %s", error)
                 position = begin_anew(self._root, self._journal.topic)
                 position.offset = self._journal.bounds().first
@@ -186,7 +194,7 @@ class Standby:
             due = max(self._suspect_s, suspect_least_s(self._lease_s)) + delay
             if self._sends_folder:
                 due = 0.0
-            elif self._released:
+            elif self._released and self._heir in ("", self._identity["node"]):
                 due = delay * _SPREAD_RELEASED_S / _SPREAD_S
             elif mirror.position.claim < 0:
                 due = delay * _SPREAD_FIRST_S / _SPREAD_S
@@ -238,11 +246,14 @@ class Standby:
             if self._sends_folder and offset != self._claimed_at:
                 raise self._foreign()
             verdict = mirror.take(offset, len(raw), entry)
+            if entry.kind == Kind.ASK and offset >= self._asks_from:
+                self._asked(offset, json.loads(entry.payload))
             if verdict is Verdict.SKIP:
                 continue
             counted = True
             self._released = verdict is Verdict.RELEASED
             if verdict is Verdict.CLAIMED:
+                self._heir = ""
                 mirror.position.missing = int(json.loads(entry.payload).get("files", 0))
             if entry.kind in (Kind.CLAIM, Kind.BEAT):
                 self._heard(mirror.position.claim, entry.payload)
@@ -250,6 +261,14 @@ class Standby:
                 self._told_of = -1
                 self._on_owner(None)
         return counted
+
+    def _asked(self, offset: int, request: dict[str, str]) -> None:
+        """An administrator wants something of a node. Raises Trimmed: this one reads from the start again."""
+        if request["ask"] == HANDOVER:
+            self._heir = request["to"]
+        elif request["ask"] == REBUILD and request["to"] == self._identity["node"]:
+            self._asks_from = offset + 1
+            raise Trimmed("an administrator asked for it")
 
     def _heard(self, claim: int, identity: bytes) -> None:
         """The owner told who it is. A reader that began behind its CLAIM learns it from a BEAT."""
@@ -268,8 +287,7 @@ class Standby:
         self._noted_at = now
         if not self._sends_folder:  # its position is true when all of it is sent
             mirror.note()
-        told = {**self._identity, "bytes": mirror.position.nbytes, "time": time.time()}
-        self._journal.note(str(self._identity["node"]), mirror.position.offset, json.dumps(told))
+        self._journal.note(note(self._identity, "standby", mirror.position))
 
     def _claim(self, follower: Follower, mirror: Mirror) -> Claimed | None:
         """Claim the log; None: another node has claimed it since, or `stop` was called."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,12 +13,14 @@ from typing import Any
 
 import pytest
 
+from penstock.cluster.control import HANDOVER, REBUILD, Refused, ask, status
 from penstock.cluster.replica import Replica
 from penstock.cluster.standby import Claimed, Standby
 from penstock.log_core.log import Log
 from penstock.log_core.replication.owner import boot_time
 from penstock.server import keep_lease
 from penstock.subscriptions.tick.tick import Tick
+from tests.cluster.faults import contents
 from tests.support.journals import MemoryJournal, Partition
 from tests.support.logs import options
 
@@ -45,7 +48,7 @@ class Node:
         self._standby = Standby(
             self.journal,
             self.root,
-            identity={"node": name, "lease_s": lease_s},
+            identity={"node": name, "lease_s": lease_s, "version": 1, "listeners": {}},
             suspect_s=suspect_s,
             on_follows=lambda: None,
             on_owner=self.owners.append,
@@ -68,6 +71,11 @@ class Node:
         finally:
             log.close_sync()
             replica.close()
+
+    @property
+    def known(self) -> list[object]:
+        """The names of the owners that it was told of."""
+        return [owner and owner["node"] for owner in self.owners]
 
     def stop(self) -> None:
         self._standby.stop()
@@ -103,8 +111,8 @@ def test_a_standby_knows_an_owner_whose_claim_was_trimmed(made: Callable[..., No
         first.journal.trim(claim + 1)
         second = made("b")
         wait_until(lambda: second.owners)
-        assert second.owners == [{"node": "a", "lease_s": LEASE_S}]
-    wait_until(lambda: second.owners == [{"node": "a", "lease_s": LEASE_S}, None])
+        assert second.known == ["a"]
+    wait_until(lambda: second.known == ["a", None])
 
 
 def test_an_owner_without_answers_hands_out_nothing_until_they_come_back(made: Callable[..., Node]) -> None:
@@ -165,6 +173,41 @@ def test_a_standby_waits_for_the_end_of_the_lease_that_the_owner_has(made: Calla
         wait_until(lambda: standby.claimed)
         assert standby.claimed is not None
         assert standby.claimed.sent_at - replica.owner.answered_at > 1.5
+
+
+def test_a_handover_has_the_named_standby_take_over(
+    made: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(pid))
+    first = made("a")
+    with first.serving():
+        others = [made(name) for name in "bcd"]
+        wait_until(lambda: [node.role for node in status(first.journal).nodes] == ["owner", *["standby"] * 3])
+        with pytest.raises(Refused, match="is the owner"):
+            ask(first.journal, HANDOVER, "a")
+        with pytest.raises(Refused, match="no node has the name e"):
+            ask(first.journal, HANDOVER, "e")
+        ask(first.journal, HANDOVER, "c")
+        wait_until(lambda: killed == [os.getpid()])
+    wait_until(lambda: any(node.claimed for node in others))
+    assert [node.claimed is not None for node in others] == [False, True, False]
+
+
+def test_a_standby_that_is_asked_makes_its_folder_anew_once(made: Callable[..., Node]) -> None:
+    first = made("a")
+    with first.serving():
+        second = made("b")
+        wait_until(lambda: contents(second.root) == contents(first.root) != {})
+        wait_until(lambda: [node.role for node in status(first.journal).nodes] == ["owner", "standby"])
+        stray = second.root / "shard-000" / "stray"
+        stray.touch()
+        ask(first.journal, REBUILD, "b")
+        wait_until(lambda: not stray.exists())
+        wait_until(lambda: contents(second.root) == contents(first.root))
+        behind = status(first.journal).end
+        wait_until(lambda: status(first.journal).node("b").offset > behind)
+        assert status(first.journal).node("b").role == "standby"
 
 
 class Pumped:

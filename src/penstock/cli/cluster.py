@@ -24,8 +24,8 @@ _WAIT_S: Final = 60.0
 
 def _add_cluster(cluster: Parser) -> None:
     cluster.description = (
-        "The nodes over one log that Kafka keeps. Kafka is asked, as the configuration says; the nodes need not "
-        "be reached."
+        "The nodes over one log that Kafka keeps. Kafka is asked, as the configuration says; the nodes need "
+        "not be reached."
     )
     verbs = cluster.add_subparsers(title="what to do", metavar="WHAT", required=True)
 

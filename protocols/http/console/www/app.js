@@ -5,7 +5,10 @@ import { get, send, whenSignedOut } from "./api.js";
 import { change, link, usePlace } from "./location.js";
 import { useLoaded } from "./parts.js";
 
-/** Pages: [name in the address, title, its module, tags that see it or nothing: all]. */
+/**
+ * Pages: [name in the address, title, its module, tags that see it or nothing: all].
+ * @type {[string, string, () => Promise<any>, string[]?][]}
+ */
 const PAGES = [
   ["overview", "Overview", () => import("./pages/overview.js")],
   ["connections", "Connections", () => import("./pages/connections.js")],
@@ -109,7 +112,7 @@ function Shell({ user, signOut }) {
     const pressed = (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
       if (event.target.closest?.("input, select, textarea")) return;
-      const search = document.querySelector("[data-search]");
+      const search = /** @type {HTMLInputElement | null} */ (document.querySelector("[data-search]"));
       if (event.key === "/" && search) {
         event.preventDefault();
         search.focus();
@@ -122,7 +125,7 @@ function Shell({ user, signOut }) {
   }, []);
   const skip = (event) => {
     event.preventDefault();
-    document.querySelector("main").focus();
+    document.getElementById("main").focus();
   };
   return html`<div><a class="skip" href="#main" onClick=${skip}>To the content</a>
     <div class="shell">

@@ -3,7 +3,7 @@
 import { html } from "./vendor/preact.js";
 import { Data, Rows, Time, bytes, count } from "./parts.js";
 
-/** @param {{of: any[]}} props as `/v1` shows messages */
+/** @param {{of: any[], empty?: string}} props as `/v1` shows messages */
 export function Messages({ of, empty = "Nothing is ready." }) {
   return html`<${Rows} label="Messages" rows=${of} empty=${empty} columns=${[
     ["Position", (one) => one.id], ["Published", (one) => html`<${Time} at=${one.published_at} />`],

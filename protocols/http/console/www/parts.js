@@ -72,9 +72,12 @@ export function bytes(value) {
   return `${fine.format(value)} ${units[at]}`;
 }
 
+/** @type {[string, number][]} */
+const DURATIONS = [["d", 86400e3], ["h", 3600e3], ["min", 60e3], ["s", 1e3]];
+
 export function duration(ms) {
   if (typeof ms !== "number") return "–";
-  for (const [unit, size] of [["d", 86400e3], ["h", 3600e3], ["min", 60e3], ["s", 1e3]])
+  for (const [unit, size] of DURATIONS)
     if (ms >= size) return `${fine.format(ms / size)} ${unit}`;
   return `${ms} ms`;
 }

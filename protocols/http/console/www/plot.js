@@ -4,7 +4,10 @@ import { html, useEffect, useRef } from "./vendor/preact.js";
 import { change, usePlace } from "./location.js";
 import { count } from "./parts.js";
 
-/** What the API keeps: [name, seconds back, seconds between samples]. */
+/**
+ * What the API keeps: [name, seconds back, seconds between samples].
+ * @type {[string, number, number][]}
+ */
 const RANGES = [
   ["1 minute", 60, 5], ["10 minutes", 600, 5], ["1 hour", 3600, 60], ["8 hours", 28800, 600], ["24 hours", 86400, 1800],
 ];
@@ -60,6 +63,7 @@ export function Plot({ title, of, names, rates = false }) {
       return getComputedStyle(probe).color;
     };
     const axis = { stroke: resolved("--quiet"), grid: { stroke: resolved("--line"), width: 1 }, ticks: { show: false } };
+    const { uPlot } = /** @type {any} */ (window);
     plot.current = new uPlot({
       width: box.current.clientWidth || 600, height: 200, cursor: { show: false }, legend: { show: false },
       axes: [axis, { ...axis, size: 60, values: (_, ticks) => ticks.map((one) => Intl.NumberFormat("en", { notation: "compact" }).format(one)) }],

@@ -6,7 +6,10 @@ import { change } from "../location.js";
 import { Data, Rows, Time, count } from "../parts.js";
 import { Messages } from "../messages.js";
 
-/** [name in the address, title, tags that see it or nothing: all] */
+/**
+ * [name in the address, title, tags that see it or nothing: all]
+ * @type {[string, string, string[]?][]}
+ */
 const SOURCES = [
   ["exchange", "messages through an exchange"],
   ["topic", "messages to MQTT topics"],

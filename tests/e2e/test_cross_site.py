@@ -16,11 +16,13 @@ from typing import Any
 import httpx
 import paho.mqtt.client as mqtt
 import pytest
+from playwright.sync_api import expect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from tests.support.brokers import Gateway
+from tests.support.browser import chromium, watched_page
 from tests.support.chromium import Chromium
 from tests.support.data_plane import SERVED
 from tests.support.http_routes import http_routes
@@ -258,23 +260,38 @@ def pages(shown: dict[str, str]) -> Iterator[str]:
         server.server_close()
 
 
-def test_chromium_on_another_origin_changes_nothing(gateway: Gateway, tmp_path: Path) -> None:
-    """A page of another port tries every route that changes something; Chromium remembers a login."""
-    base = f"http://127.0.0.1:{gateway.ports['management']}"
-    with_login = base.replace("://", "://guest:guest@")
+def attacks(base: str, *targets: str) -> dict[str, str]:
+    """Pages by path: one with a script that tries every route that changes something, and forms."""
     routes = [(m, p.replace("{}", "attacked")) for m, p in http_routes() if m != "GET"]
-    with client(gateway, "management") as http:
-        http.put("/api/queues/%2F/attacked", json={"durable": True}).raise_for_status()
-    before = definitions(gateway)
     body = json.dumps(MAKES_ADMIN)
     script = SCRIPT.replace("TARGET", base).replace("ROUTES", json.dumps(routes)).replace("BODY", body)
     shown = {"/script": script}
-    for target in (base, with_login):
+    for target in targets:
         for path in ("/api/definitions", "/v1/vhosts/%2F/queues/attacked/messages"):
             for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
                 form = FORM.replace("TARGET", target + path).replace("TYPE", kind).replace("BODY", body)
                 shown[f"/form/{len(shown)}"] = form
-    with pages(shown) as url, Chromium(tmp_path) as browser:
+    return shown
+
+
+@contextmanager
+def unharmed(gateway: Gateway) -> Iterator[None]:
+    """What is done within changes nothing."""
+    with client(gateway, "management") as http:
+        http.put("/api/queues/%2F/attacked", json={"durable": True}).raise_for_status()
+    before = definitions(gateway)
+    yield
+    assert definitions(gateway) == before
+    with client(gateway, "management") as http:
+        assert http.get("/api/queues/%2F/attacked").json().get("messages", 0) == 0
+
+
+def test_chromium_on_another_origin_changes_nothing(gateway: Gateway, tmp_path: Path) -> None:
+    """A page of another port tries every route that changes something; Chromium remembers a login."""
+    base = f"http://127.0.0.1:{gateway.ports['management']}"
+    with_login = base.replace("://", "://guest:guest@")
+    shown = attacks(base, base, with_login)
+    with unharmed(gateway), pages(shown) as url, Chromium(tmp_path) as browser:
         browser.wait_at(browser.open(f"{with_login}/api/whoami"), with_login)
         for page in shown:
             tab = browser.open(url + page)
@@ -283,6 +300,24 @@ def test_chromium_on_another_origin_changes_nothing(gateway: Gateway, tmp_path: 
                 browser.wait_at(tab, f"{url}/done?nothing")
             else:
                 browser.wait_at(tab, base, with_login)
-    assert definitions(gateway) == before
-    with client(gateway, "management") as http:
-        assert http.get("/api/queues/%2F/attacked").json().get("messages", 0) == 0
+
+
+def test_a_page_beside_a_console_changes_nothing(gateway: Gateway) -> None:
+    """The same with the session of a console. Ports are no sites of their own: its cookie is sent along."""
+    base = f"http://127.0.0.1:{gateway.ports['management']}"
+    shown = attacks(base, base)
+    with unharmed(gateway), pages(shown) as url, chromium() as browser:
+        with watched_page(browser, base, refusals=True) as console:
+            console.goto("/")
+            console.get_by_label("User name").fill("guest")
+            console.get_by_label("Password").fill("guest")
+            console.keyboard.press("Enter")
+            navigation = console.get_by_role("navigation", name="Pages")
+            expect(navigation).to_be_visible()
+            for page in shown:
+                beside = console.context.new_page()
+                beside.goto(url + page)
+                beside.wait_for_url(f"{url}/done?nothing*" if page == "/script" else f"{base}/**")
+                beside.close()
+            console.reload()
+            expect(navigation).to_be_visible()  # it is not even logged out

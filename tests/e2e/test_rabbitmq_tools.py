@@ -183,6 +183,32 @@ def test_tags_of_vhosts_and_connections_of_users(run: Run, api: Api) -> None:
     run(CTL, "close_all_user_connections", "guest", "night")
 
 
+def test_global_parameters(run: Run, unique: str) -> None:
+    run(CTL, "set_global_parameter", unique, '{"a": [1]}')
+    assert f'{unique}\t{{"a": [1]}}\n' in run(CTL, "list_global_parameters")
+    found = json.loads(run(DIAGNOSTICS, "list_global_parameters", "--formatter", "json"))
+    assert {"name": unique, "value": {"a": [1]}} in found
+    run(CTL, "clear_global_parameter", unique)
+    assert unique not in run(CTL, "list_global_parameters")
+    run(CTL, "clear_global_parameter", unique, code=69)
+    assert run.errors == "Error:\nParameter does not exist\n"
+    run(CTL, "set_global_parameter", unique, "{", code=64)
+    assert run(CTL, "-q", "list_parameters") == ""
+
+
+def test_options_of_rabbitmqs_lists_and_vhosts(run: Run, api: Api, unique: str) -> None:
+    run(CTL, "add_vhost", unique, "--default-queue-type", "quorum")
+    assert api.get(f"vhosts/{unique}")["default_queue_type"] == "quorum"
+    run("queues", "create", "q", "--vhost", unique, code=1)
+    assert "penstock users grant" in run.errors, "as there, a new vhost is shut to all"
+    run(CTL, "set_permissions", "-p", unique, "guest", ".*", ".*", ".*")
+    run("queues", "create", "q", "--vhost", unique)
+    asked = (CTL, "-s", "list_queues", "-p", unique, "name")
+    assert run(*asked, "--online") == run(*asked, "--local") == "q\n"
+    assert run(*asked, "--offline") == ""
+    run(CTL, "delete_vhost", unique)
+
+
 # Waiting
 
 

@@ -96,6 +96,13 @@ class Client:
                 answer.status,
                 remedy="set PENSTOCK_USER and PENSTOCK_PASSWORD, or write --url http://USER:PASSWORD@HOST:PORT",
             )
+        if answer.status in (401, 403):
+            return ApiError(
+                reason.rstrip("."),
+                answer.status,
+                remedy=f"user '{self.user}' lacks permissions in the vhost (penstock users grant) or a tag "
+                "(penstock users create --tags)",
+            )
         return ApiError(reason, answer.status)
 
     def _unreachable(self, error: Exception) -> ApiError:

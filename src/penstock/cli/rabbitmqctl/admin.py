@@ -152,6 +152,8 @@ def _add_vhost(call: Call) -> None:
     body: Item = {}
     if call.parsed.description is not None:
         body["description"] = call.parsed.description
+    if call.parsed.default_queue_type is not None:
+        body["default_queue_type"] = call.parsed.default_queue_type
     if call.parsed.tags is not None:
         body["tags"] = call.parsed.tags
     known = {vhost["name"] for vhost in call.client.get("vhosts")}
@@ -340,7 +342,9 @@ GROUPS: Final[Groups] = {
     },
     "Virtual hosts": {
         "add_vhost": Verb(
-            _add_vhost, "Makes a virtual host", "<vhost> [--description <description>] [--tags <tags>]"
+            _add_vhost,
+            "Makes a virtual host",
+            "<vhost> [--description <text>] [--tags <tags>] [--default-queue-type <type>]",
         ),
         "clear_vhost_limits": Verb(
             _clear_vhost_limits, "Takes the limits of a virtual host back", "[--vhost <vhost>]"

@@ -8,7 +8,7 @@ import socket
 from typing import Final
 
 from penstock.cli.client import ApiError, segment
-from penstock.cli.rabbitmqctl import admin, node, starting, state
+from penstock.cli.rabbitmqctl import admin, node, parameters, starting, state
 from penstock.cli.rabbitmqctl.call import FAILED_CHECK, Call, Failure, Groups, Item, Usage, Verb
 from penstock.cli.rabbitmqctl.command import Tool
 from penstock.cli.rabbitmqctl.things import LISTS
@@ -277,7 +277,13 @@ def _seen(groups: Groups) -> Groups:
 
 
 _TOOL: Final = Tool(
-    "rabbitmq-diagnostics", state.GROUPS, _GROUPS, LISTS, _seen(admin.GROUPS), _seen(node.GROUPS)
+    "rabbitmq-diagnostics",
+    state.GROUPS,
+    _GROUPS,
+    LISTS,
+    parameters.LISTS,
+    _seen(admin.GROUPS),
+    _seen(node.GROUPS),
 )
 
 VERBS: Final = _TOOL.verbs

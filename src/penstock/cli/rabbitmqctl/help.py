@@ -16,6 +16,7 @@ TITLES: Final = (
     "Users",
     "Access Control",
     "Monitoring, observability and health checks",
+    "Parameters",
     "Policies",
     "Virtual hosts",
     "Configuration and Environment",

@@ -16,7 +16,7 @@ _PROTOCOLS: Final = {"AMQP 0-9-1": "{0,9,1}"}
 
 def _list_queues(call: Call) -> None:
     call.say(f"Timeout: 60.0 seconds ...\nListing queues for vhost {call.parsed.vhost} ...")
-    items = call.client.get(f"queues/{call.vhost}")
+    items = [] if call.parsed.offline else call.client.get(f"queues/{call.vhost}")
     call.rows(items, call.words or ("name", "messages"), {"pid": "node"})
 
 

@@ -18,9 +18,27 @@ from typing import Final, NamedTuple
 
 from penstock.errors import StartError
 
-__all__ = ["Begin", "Position", "boot_id"]
+__all__ = ["Begin", "Position", "boot_id", "forget_journal", "refuse_replicated"]
 
 NAME: Final = "POSITION"
+
+
+def forget_journal(folder: Path) -> bool:
+    """Have no node go on from the folder: it is a gateway's alone from now on. Whether it was a node's."""
+    path = folder / NAME
+    found = path.exists()
+    path.unlink(missing_ok=True)
+    return found
+
+
+def refuse_replicated(folder: Path) -> None:
+    """Raises StartError: the folder follows a journal, so a change of it alone would make it differ."""
+    if (folder / NAME).exists():
+        raise StartError(
+            f"{folder} is a node's: Kafka keeps what is in it, and no tool may change it",
+            remedy="penstock cluster rebuild makes it anew; or go back to one machine, see "
+            "docs/how-to/cluster.md, and try again",
+        )
 
 
 def boot_id() -> str:

@@ -34,6 +34,7 @@ from penstock.errors import ConfigError
 from penstock.log_core.batch._batch import EVENTS
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
+from penstock.log_core.replication.position import forget_journal
 from penstock.log_core.wal._committer import Committer
 from penstock.memory import SAMPLE_S, MemoryAlarm, available_bytes, give_back, return_large_blocks
 from penstock.protocols.amqp import endpoint as amqp
@@ -188,6 +189,8 @@ def open_log(
         StartError: the data folder is locked, damaged or unusable, the disk is full.
 
     """
+    if replica is None and forget_journal(Path(config.log.data_dir)):
+        logger.warning("the data folder was a node's of a cluster: from now on it is this gateway's alone")
     log = Log.open(
         Path(config.log.data_dir),
         _log_options(config),

@@ -26,6 +26,7 @@ from penstock.log_core.files.lock import Lock
 from penstock.log_core.files.manifest import Manifest
 from penstock.log_core.recovery.checkpoint import Checkpoint, write_checkpoint
 from penstock.log_core.recovery.salvage import note_of
+from penstock.log_core.replication.position import refuse_replicated
 from penstock.log_tools.portable import VERSION, bytes_of, members
 from penstock.log_tools.reading import batches, segments
 
@@ -58,6 +59,7 @@ def import_file(
     folder = Folder(data_dir)
     if folder.manifest.exists():
         raise StartError(f"there is a log in {data_dir}", remedy="name a folder that is new or empty")
+    refuse_replicated(data_dir)
     try:
         folder.make()
         lock = Lock(folder.lock)

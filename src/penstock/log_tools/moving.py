@@ -28,6 +28,7 @@ from penstock.log_core.files.layout import Folder
 from penstock.log_core.files.lock import Lock
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
+from penstock.log_core.replication.position import refuse_replicated
 from penstock.log_tools.backup import NOTE, backup
 from penstock.log_tools.reading import open_folder
 from penstock.router.arguments import decode_table, encode_table
@@ -67,6 +68,7 @@ def move(data_dir: Path, vhost: str, worker: int) -> Moved:
 
     """
     open_folder(data_dir)
+    refuse_replicated(data_dir)
     log = Log.open(data_dir, _OPTIONS)
     try:
         row = _checked(log, vhost, worker)

@@ -31,6 +31,7 @@ from penstock.log_core.files.manifest import CleanMark, Manifest
 from penstock.log_core.history.history import read_history, read_history_entries
 from penstock.log_core.recovery.checkpoint import read_checkpoint
 from penstock.log_core.recovery.salvage import Hole, hits_behind, mend, mend_head, quarantine, stand_in
+from penstock.log_core.replication.position import refuse_replicated
 from penstock.log_core.segments.feed_index import ROW_BYTES, read_directory, read_entries, verify_entries
 from penstock.log_core.segments.segment import Segment
 from penstock.log_tools.inspection import Walked, walk
@@ -87,10 +88,12 @@ def repair(folder: Folder, *, apply: bool, files: Files | None = None) -> Repair
     """Find what is damaged, and with `apply` mend it.
 
     Raises:
-        StartError: a penstock has the folder (with `apply`), there is no room for copies, or a file is of
-            another version; nothing more was changed.
+        StartError: a penstock has the folder or it is a node's of a cluster (with `apply`), there is no room
+            for copies, or a file is of another version; nothing more was changed.
 
     """
+    if apply:
+        refuse_replicated(folder.root)
     run = _Run(folder, files or Files(), apply)
     lock = Lock(folder.lock) if apply else None
     try:

@@ -9,8 +9,10 @@ be there. Exit code 0 only when all of that holds.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,8 +26,8 @@ from tests.support.data_plane import until
 from tests.support.management import SETTINGS
 from tests.support.mqtt_wire import Wire
 
-_EACH = 50
-"""Sessions that begin between two messages for all."""
+_BROADCASTS = 20
+"""Messages for all sessions that are there, while sessions begin."""
 _BATCH = 500
 
 
@@ -74,20 +76,30 @@ def run(folder: Path, *, sessions: int, retained: int, kills: int) -> Report:
 
 
 def _fill(port: int, sessions: int, retained: int) -> None:
-    sender = Wire(port, 4)
-    sender.connect("sender")
+    sender = _connect(port, "sender")
     for first in range(0, retained, _BATCH):
         _publish(sender, [(f"r/{n}", b"%d" % n, 1) for n in range(first, min(first + _BATCH, retained))])
     for number in range(sessions):
-        if number % _EACH == 0:
+        if number in _broadcasts(sessions):
             _publish(sender, [("all", b"%d" % number, 0)])
-        wire = Wire(port, 4)
-        wire.connect(f"s{number}", clean=False)
+        wire = _connect(port, f"s{number}", clean=False)
         wire.send(f.subscribe(1, ("all", 1), (f"own/{number}", 1)))
         wire.answer(9)
         wire.disconnect()
         _publish(sender, [(f"own/{number}", b"%d" % at, 0) for at in range(2)])
     sender.disconnect()
+
+
+def _broadcasts(sessions: int) -> range:
+    """The numbers of the sessions before which a message for all is published."""
+    return range(0, sessions, max(sessions // _BROADCASTS, 1))
+
+
+def _connect(port: int, client_id: str, *, clean: bool = True) -> Wire:
+    wire = Wire(port, 4)
+    wire.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    wire.connect(client_id, clean=clean)
+    return wire
 
 
 def _publish(sender: Wire, messages: list[tuple[str, bytes, int]]) -> None:
@@ -108,50 +120,45 @@ def _move(folder: Path, gateway: Gateway, report: Report, kills: int) -> None:
     command += ["--state", str(state), "--mqtt", f"127.0.0.1:{gateway.mqtt_port}"]
     command += ["--url", f"http://guest:guest@127.0.0.1:{gateway.ports['management']}"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    while True:
-        moving = subprocess.Popen(command, env=environment)
-        if report.kills < kills:
-            _wait_for_progress(moving, state)
-            if moving.poll() is None:
-                report.kills += 1
-                if report.kills % 2:
-                    gateway.kill9()
-                    gateway.start()
-                else:
-                    moving.kill()
-        code = moving.wait()
-        if code == 0:
-            return
-        assert code in (-signal.SIGKILL, 1), code
+    steps = report.retained + 3 * report.sessions
+    moving = subprocess.Popen(command, env=environment)
+    while report.kills < kills:
+        _wait_for_step(steps * (report.kills + 1) // (kills + 1), moving, state)
+        report.kills += 1
+        if report.kills % 2:
+            gateway.kill9()
+            gateway.start()
+        else:
+            moving.kill()
+            moving.wait()
+            moving = subprocess.Popen(command, env=environment)
+    assert moving.wait() == 0
 
 
-def _wait_for_progress(moving: subprocess.Popen[bytes], state: Path) -> None:
-    def said() -> bytes:
-        return state.read_bytes() if state.exists() else b""
+def _wait_for_step(step: int, moving: subprocess.Popen[bytes], state: Path) -> None:
+    def reached() -> bool:
+        assert moving.poll() is None, "the move ended before it was killed"
+        return state.exists() and json.loads(state.read_text())["done"] >= step
 
-    before = said()
-    until(lambda: moving.poll() is not None or said() != before)
+    until(reached, timeout_s=1800)
 
 
 def _compare(port: int, report: Report) -> None:
-    broadcasts = range(0, report.sessions, _EACH)
+    broadcasts = _broadcasts(report.sessions)
     for number in range(report.sessions):
         wanted = [b"%d" % n for n in (0, 1)] + [b"%d" % n for n in broadcasts if n > number]
         report.waiting += len(wanted)
-        wire = Wire(port, 4)
-        report.absent += wire.connect(f"s{number}", clean=False).session_present != 1
+        wire = _connect(port, f"s{number}", clean=False)
+        report.absent += wire.connack.session_present != 1
         got: list[bytes] = []
         while len(set(got)) < len(set(wanted)) and (found := wire.next()).kind == 3:
-            message = f.parse_publish(found, 4)
-            got.append(message.payload)
-            wire.send(f.ack(4, message.packet_id))
+            got.append(f.parse_publish(found, 4).payload)
         wire.close()
         once = list(dict.fromkeys(got))
         report.lost += len(set(wanted) - set(once))
         report.disordered += once != wanted
         report.twice += len(got) - len(once)
-    reader = Wire(port, 4)
-    reader.connect("reader")
+    reader = _connect(port, "reader")
     reader.send(f.subscribe(1, ("r/#", 0)))
     topics: set[bytes] = set()
     while len(topics) < report.retained:

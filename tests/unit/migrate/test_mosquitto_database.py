@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import struct
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.migrate.mosquitto.apply import Target, apply
+from penstock.migrate.mosquitto.convert import Conversion
 from penstock.migrate.mosquitto.database import Database, Held, Message, Session, read
 from penstock.migrate.mosquitto.plan import Make, Publish, steps
 from penstock.migrate.progress import Progress
@@ -110,3 +114,16 @@ def test_progress_is_that_of_one_move(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(MigrationError, match="delete it"):
         Progress(path, "here")
+
+
+def test_without_paho_a_move_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Api:
+        def request(self, method: str, path: str, body: object = None) -> Any:
+            return []
+
+    monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
+    monkeypatch.delitem(sys.modules, "penstock.migrate.mosquitto.publisher", raising=False)
+    database = read(file(tmp_path, stored(7, b"a/b", b""), chunk(4, struct.pack("<Q", 7))))
+    target = Target(api=Api(), mqtt=("127.0.0.1", 1), vhost="/", anonymous="guest")
+    with pytest.raises(MigrationError, match=r"penstock\[migrate\]"):
+        apply(Conversion(), database, target, tmp_path / "state.json")

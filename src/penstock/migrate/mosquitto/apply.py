@@ -19,6 +19,7 @@ from penstock.migrate.mosquitto.convert import Conversion
 from penstock.migrate.mosquitto.database import Database
 from penstock.migrate.mosquitto.plan import Make, Step, steps
 from penstock.migrate.progress import Progress
+from penstock.migrate.report import MigrationError
 
 __all__ = ["Api", "Outcome", "Target", "apply", "owner_in"]
 
@@ -127,7 +128,13 @@ def _move(
     outcome: Outcome,
     on_progress: Callable[[int, int], None],
 ) -> None:
-    from penstock.migrate.mosquitto.publisher import Publisher
+    try:
+        from penstock.migrate.mosquitto.publisher import Publisher
+    except ImportError as error:
+        raise MigrationError(
+            f"messages move over MQTT, and {error.name} is not installed",
+            remedy="pip install 'penstock[migrate]'",
+        ) from None
 
     user = f"{target.vhost}:{MOVER}"
     with Publisher(*target.mqtt, user, password, timeout_s=target.timeout_s) as publisher:

@@ -125,7 +125,7 @@ churn: $(STAMPS)/extras kernels  ## connect, send, receive and close thousands o
 
 .PHONY: spark-end-to-end
 spark-end-to-end: $(STAMPS)/extras kernels  ## a data set into tables while gateway and jobs are killed, checkpoints lost
-	$(BIN)/python -m pytest -q -p no:xdist -W default tests/spark/test_end_to_end.py -k whole $(ARGS)
+	$(BIN)/python -m pytest -q -p no:xdist -W default tests/spark/test_end_to_end.py $(ARGS)
 
 .PHONY: spark-docs
 spark-docs: $(STAMPS)/extras kernels  ## run the command lines and programs of docs/reference/spark.md
@@ -133,7 +133,7 @@ spark-docs: $(STAMPS)/extras kernels  ## run the command lines and programs of d
 
 .PHONY: spark-cluster
 spark-cluster: $(STAMPS)/extras kernels  ## run Spark's tests with two executors in processes of their own
-	PENSTOCK_TEST_SPARK_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest -q -p no:xdist -W default --ignore tests/spark/test_pages.py --ignore tests/spark/test_kills.py tests/spark $(ARGS)
+	PENSTOCK_TEST_SPARK_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest -q -p no:xdist -W default --ignore tests/spark/test_pages.py --ignore tests/spark/test_kills.py --ignore tests/spark/test_end_to_end.py tests/spark $(ARGS)
 
 .PHONY: spark-kills
 spark-kills: $(STAMPS)/extras kernels  ## kill executors, workers, drivers and the gateway while Spark writes

@@ -1,7 +1,7 @@
 """The tests with a Spark session (tests/spark), in one process of their own.
 
 A session is a JVM that takes seconds to start and half a GiB of memory; the workers of pytest-xdist would
-each make one. The whole of the end-to-end test runs with `make spark-end-to-end`: it starts five more.
+each make one. Tests that start further JVMs run with `make spark-end-to-end`, `spark-docs` and `spark-kills`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import pytest
 from penstock.spark.session import find_java
 from tests.support.brokers import ROOT
 
-WHOLE = "tests/spark/test_end_to_end.py::test_the_tables_equal_what_was_published__as_a_whole"
+END_TO_END = "tests/spark/test_end_to_end.py"
+"""A job that is killed is a JVM of its own, and so is its session: `make spark-end-to-end`."""
 PAGES = "tests/spark/test_pages.py"
 """Each line of docs/reference/spark.md in a process of its own: `make spark-docs`."""
 KILLS = "tests/spark/test_kills.py"
@@ -39,8 +40,8 @@ def test_spark() -> None:
             "default",
             "--no-header",
             "--tb=short",
-            "--deselect",
-            WHOLE,
+            "--ignore",
+            END_TO_END,
             "--ignore",
             PAGES,
             "--ignore",

@@ -5,9 +5,8 @@ The readings are those of the package vega_datasets (`demo.data`). In the middle
 started again, and the job is; then the checkpoint's last commit is removed, and then the whole checkpoint. At
 the end the tables equal what was published, each row once, for every reader.
 
-`make spark-end-to-end` runs it as a whole, with `penstock spark sink` as a process each time; the suite runs
-it with less data, one table, and one process: the job that is killed. Its successors are queries of the
-session that the tests share, which costs no further JVM.
+`make spark-end-to-end` runs it, with `penstock spark sink` as a process each time. The suite does not: each
+process is a JVM.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ import pyarrow.dataset as ds
 import pytest
 
 from demo.data import Reading, readings
-from penstock.spark.jobs.sink import start_sink
-from penstock.spark.running import run_to_end
 from penstock.spark.tables import open_table
 from tests.support.brokers import ROOT, Gateway
 from tests.support.limits import LIMIT_S
@@ -42,9 +39,8 @@ from tests.support.written_tables import count_of, lose_last_commit, rows_of, ta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
-PATIENCE_S = 900.0
+LONG_S = 900.0
 """Far more than anything here takes."""
 SMALL_BATCHES = "300000"
 """Bytes of log per micro-batch, so that there are several."""
@@ -82,7 +78,7 @@ class Publisher:
                 self.published["amqp091", key, reading.payload] += 1
         channel.tx_commit()
         for info in waiting:
-            info.wait_for_publish(PATIENCE_S)
+            info.wait_for_publish(LONG_S)
             assert info.is_published()
         client.disconnect()
         client.loop_stop()
@@ -135,43 +131,23 @@ class Job:
 
     def wait_for_rows(self, process: subprocess.Popen[bytes], least: int) -> None:
         """Wait until the table has so many; the process must not end meanwhile."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + LONG_S
         while count_of(self.to) < least:
             assert process.poll() is None, self.log.read_text()[-5000:]
             assert time.monotonic() < deadline, self.log.read_text()[-5000:]
             time.sleep(0.1)
 
-    def catch_up(self, least: int, *, as_program: bool) -> None:
+    def catch_up(self, least: int) -> None:
         """Run again, until the table has so many rows, and stop."""
-        if as_program:
-            with self.program("--every", "1s") as process:
-                self.wait_for_rows(process, least)
-                process.terminate()
-                assert process.wait(PATIENCE_S) == 0, self.log.read_text()[-5000:]
-            return
+        with self.program("--every", "1s") as process:
+            self.wait_for_rows(process, least)
+            process.terminate()
+            assert process.wait(LONG_S) == 0, self.log.read_text()[-5000:]
 
-        def stop(query: StreamingQuery) -> None:
-            deadline = time.monotonic() + PATIENCE_S
-            while count_of(self.to) < least:
-                # Raises what ended it.
-                assert not query.awaitTermination(0.1), "it ended by itself"
-                assert time.monotonic() < deadline
-            query.stop()
-
-        run_to_end(lambda: self._start(1.0), stop)
-
-    def take_what_is_there(self, *, as_program: bool) -> None:
+    def take_all(self) -> None:
         """Run again until there is nothing more."""
-        if not as_program:
-            run_to_end(lambda: self._start(None))
-            return
         with self.program("--once") as process:
-            assert process.wait(PATIENCE_S) == 0, self.log.read_text()[-5000:]
-
-    def _start(self, every_s: float | None) -> StreamingQuery:
-        options = {"maxBytesPerTrigger": SMALL_BATCHES}
-        data = self.gateway.data_dir
-        return start_sink(self.spark, data, self.to, self.checkpoint, options=options, every_s=every_s)
+            assert process.wait(LONG_S) == 0, self.log.read_text()[-5000:]
 
     def check(self, published: Counter[Row]) -> None:
         """The table equals what was published, for the format's own reader, pyarrow and Spark."""
@@ -188,9 +164,7 @@ def counted(table: pa.Table) -> Counter[Row]:
     return Counter(zip(*(table.column(name).to_pylist() for name in names), strict=True))
 
 
-def run_through(
-    spark: SparkSession, gateway: Gateway, folder: Path, kinds: list[str], count: int, *, as_program: bool
-) -> None:
+def run_through(spark: SparkSession, gateway: Gateway, folder: Path, kinds: list[str], count: int) -> None:
     items = readings()[: 6 * count]
     parts = [items[at : at + count] for at in range(0, len(items), count)]
     publisher = Publisher(gateway)
@@ -209,18 +183,18 @@ def run_through(
         # The jobs are killed, whatever they do.
     end = wait_for_end(gateway, 0)
     for job in jobs:
-        job.catch_up(4 * count, as_program=as_program)
+        job.catch_up(4 * count)
         lose_last_commit(job.checkpoint)
     publisher.publish(parts[4])
     end = wait_for_end(gateway, end)
     for job in jobs:
-        job.take_what_is_there(as_program=as_program)
+        job.take_all()
         shutil.rmtree(job.checkpoint)
     publisher.publish(parts[5])
     wait_for_end(gateway, end)
     assert publisher.published.total() == 6 * count
     for job in jobs:
-        job.take_what_is_there(as_program=as_program)
+        job.take_all()
         job.check(publisher.published)
 
 
@@ -230,16 +204,8 @@ def all_of(jobs: list[Job], *words: str) -> Iterator[list[tuple[Job, subprocess.
         yield [(job, stack.enter_context(job.program(*words))) for job in jobs]
 
 
-@pytest.mark.timeout(
-    6 * PATIENCE_S
-)  # pytest's own limit is twice of what it takes on a machine that is quick
-def test_the_tables_equal_what_was_published__as_a_whole(
+@pytest.mark.timeout(6 * LONG_S)  # pytest's own limit is twice of what it takes on a machine that is quick
+def test_the_tables_equal_all_that_was_published(
     spark: SparkSession, gateway: Gateway, tmp_path: Path
 ) -> None:
-    run_through(spark, gateway, tmp_path, ["delta", "iceberg"], 2000, as_program=True)
-
-
-def test_the_table_equals_what_was_published__in_short(
-    spark: SparkSession, gateway: Gateway, tmp_path: Path
-) -> None:
-    run_through(spark, gateway, tmp_path, ["delta"], 300, as_program=False)
+    run_through(spark, gateway, tmp_path, ["delta", "iceberg"], 2000)

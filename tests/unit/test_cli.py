@@ -249,6 +249,16 @@ def test_output_into_a_closed_pipe_is_no_error() -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+def test_a_table_in_a_pipe_is_plain_and_loads_nothing_for_terminals() -> None:
+    rows = '[{"name": "a", "on": True, "n": 1.25}, {"name": "b c"}]'
+    program = (
+        "import sys; from penstock.cli.tables import print_rows;"
+        f"print_rows({rows}, ('name', 'on', 'n'), 'table'); print('rich' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "NAME  ON   N\na     yes  1.2\nb c   -    -\nFalse\n"
+
+
 def test_the_errors_say_what_and_how_to_mend_it() -> None:
     assert str(PenstockError("the tap drips", remedy="close it")) == "the tap drips; close it"
     assert str(PenstockError("the tap drips")) == "the tap drips"

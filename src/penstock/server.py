@@ -133,17 +133,10 @@ def _allow_open_files() -> None:
 def _serve_node(config: Config, load: Callable[[], Config] | None) -> int:
     # Here, since one machine alone needs none of it.
     from penstock.cluster.node import run_node
-    from penstock.cluster.settings import journal_options
-    from penstock.cluster.supervisor import child_pipe, supervise_node
-    from penstock.log_core.replication.kafka import client_library
+    from penstock.cluster.supervisor import child_pipe
 
-    tell = child_pipe()
-    if tell is not None:
-        _allow_open_files()
-        return run_node(config, lambda replica: work(config, load=load, replica=replica), tell)
-    client_library()
-    journal_options(config)
-    return supervise_node(config)
+    _allow_open_files()
+    return run_node(config, lambda replica: work(config, load=load, replica=replica), child_pipe())
 
 
 def work(

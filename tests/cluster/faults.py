@@ -46,8 +46,10 @@ class Report:
 class Publisher(threading.Thread):
     """Publishes numbered messages with confirms, one at a time, at any node that answers."""
 
-    def __init__(self, nodes: list[Node], queue: str) -> None:
+    def __init__(self, nodes: list[Node], queue: str, pause_s: float = 0.0) -> None:
+        """`pause_s`: seconds between two messages."""
         super().__init__(daemon=True)
+        self._pause_s = pause_s
         self.queue = queue
         self.confirmed: list[int] = []
         self.times: list[float] = []
@@ -71,6 +73,8 @@ class Publisher(threading.Thread):
         self.confirmed.append(self._next)
         self.times.append(time.monotonic())
         self._next += 1
+        if self._pause_s:
+            self.stopping.wait(self._pause_s)
 
     def longest_since(self, began: float) -> float:
         """The longest time without a confirm from `began` on."""
@@ -191,8 +195,13 @@ FAULTS: list[Callable[[list[Node], list[Kafka], random.Random], None]] = [
 ]
 
 
-def run(folder: Path, kafka: list[Kafka], *, nodes: int, faults: list[str], seed: int) -> Report:
-    """Run the faults in turn over brokers that serve; the verdict. The nodes are ended."""
+def run(
+    folder: Path, kafka: list[Kafka], *, nodes: int, faults: list[str], seed: int, pause_s: float = 0.0
+) -> Report:
+    """Run the faults in turn over brokers that serve; the verdict. The nodes are ended.
+
+    `pause_s`: of each publisher, between two messages.
+    """
     chance = random.Random(seed)
     report = Report()
     with ExitStack() as ends:
@@ -202,7 +211,10 @@ def run(folder: Path, kafka: list[Kafka], *, nodes: int, faults: list[str], seed
             node.launch()
         wait_for_owner(gateways)
         prepare(gateways)
-        publishers: list[Publisher] = [AmqpPublisher(gateways, "amqp"), MqttPublisher(gateways, "mqtt")]
+        publishers: list[Publisher] = [
+            AmqpPublisher(gateways, "amqp", pause_s),
+            MqttPublisher(gateways, "mqtt", pause_s),
+        ]
         for publisher in publishers:
             publisher.start()
             while not publisher.confirmed:

@@ -30,6 +30,8 @@ from tests.support.cluster import Node, make_brokers, make_nodes, wait_for_owner
 
 JARS = ROOT / "build" / "kafka"
 MESSAGES = 500
+PAUSE_S = 0.005
+"""Without it, publishers use all of the machine that the tests share."""
 
 
 @pytest.fixture(scope="module")
@@ -154,8 +156,8 @@ def test_a_first_owner_that_was_killed_while_it_sent_its_folder_loses_nothing(
 @pytest.mark.timeout(300)
 def test_a_cluster_loses_nothing_when_its_owner_fails(broker: Kafka, tmp_path: Path) -> None:
     faults = ["kill_process", "hand_over", "freeze", "kill_machine"]
-    report = run(tmp_path, [broker], nodes=2, faults=faults, seed=1)
-    assert report.confirmed > 1000
+    report = run(tmp_path, [broker], nodes=2, faults=faults, seed=1, pause_s=PAUSE_S)
+    assert report.confirmed > 200
     assert report.lost == [] and report.in_order
     assert set(report.pauses) == set(faults)
 

@@ -32,7 +32,6 @@ def _serve(parsed: argparse.Namespace) -> int:
     found = loaded(parsed)
     config = found.config
     from penstock import default_listeners, logs
-    from penstock.server import serve
 
     logs.configure(config.server.log_level, config.server.log_format)
     unavailable = default_listeners.unavailable(found)
@@ -41,6 +40,13 @@ def _serve(parsed: argparse.Namespace) -> int:
         logging.getLogger("penstock.server").warning(
             "log.fsync is never: confirmed messages are lost when the power fails"
         )
+    if config.log.engine == "kafka":
+        from penstock.cluster.supervisor import is_supervised, supervise_node
+
+        if not is_supervised():  # it needs none of the gateway itself
+            return supervise_node(config)
+    from penstock.server import serve
+
     return serve(config, lambda: default_listeners.without(loaded(parsed).config, unavailable))
 
 

@@ -24,10 +24,10 @@ from penstock.cluster.settings import journal_options
 from penstock.config import Config
 from penstock.errors import PenstockError
 from penstock.log_core.replication.entries import Kind, encode
-from penstock.log_core.replication.kafka import KafkaJournal
+from penstock.log_core.replication.kafka import KafkaJournal, client_library
 from penstock.service_manager import ServiceManager
 
-__all__ = ["child_pipe", "supervise_node"]
+__all__ = ["child_pipe", "is_supervised", "supervise_node"]
 
 _LOG: Final = logging.getLogger("penstock.supervisor")
 
@@ -40,15 +40,14 @@ _ALONE_S: Final = 30.0
 """A process whose supervisor is gone has so long for a clean stop."""
 
 
-def child_pipe() -> Callable[[str], object] | None:
-    """In the process of a node: tells its supervisor a line; ends the process when that is gone.
+def is_supervised() -> bool:
+    """Whether this is the process of a node that has a supervisor."""
+    return _VARIABLE in os.environ
 
-    None: this process has no supervisor.
-    """
-    words = os.environ.pop(_VARIABLE, "")
-    if not words:
-        return None
-    told, alive = (int(word) for word in words.split(","))
+
+def child_pipe() -> Callable[[str], object]:
+    """In the process of a node: tells its supervisor a line; ends the process when that is gone."""
+    told, alive = (int(word) for word in os.environ.pop(_VARIABLE).split(","))
 
     def watch() -> None:
         os.read(alive, 1)
@@ -133,7 +132,16 @@ class _Releaser:
 
 
 def supervise_node(config: Config) -> int:
-    """Run the node until SIGTERM or SIGINT; the exit code."""
+    """Run the node until SIGTERM or SIGINT; the exit code.
+
+    Raises:
+        ConfigError: settings exclude each other.
+        StartError: the library of Kafka is missing.
+
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    client_library()
+    journal_options(config)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -103,6 +103,22 @@ def test_under_tls_the_cookie_is_for_tls_only(gateway: Gateway) -> None:
         assert page.get("/api/whoami", headers={"cookie": f"penstock-{port}={value}"}).status_code == 401
 
 
+def test_behind_a_proxy_that_ends_tls_the_cookie_is_for_tls_only(gateway: Gateway) -> None:
+    with browser(gateway) as page:
+        headers = {
+            "host": "broker.example",
+            "origin": "https://broker.example",
+            "sec-fetch-site": "same-origin",
+        }
+        # Such a name makes nobody local, so guest may not.
+        assert page.post("/api/login", json=GUEST, headers=headers).status_code == 401
+        headers = {"host": "localhost", "origin": "https://localhost"}
+        cookie = page.post("/api/login", json=GUEST, headers=headers).headers["set-cookie"]
+        assert cookie.startswith("penstock-=") and cookie.endswith("; Secure")
+        value = cookie.partition(";")[0]
+        assert page.get("/api/whoami", headers={**headers, "cookie": value}).status_code == 200
+
+
 def test_a_header_goes_before_a_cookie(gateway: Gateway, api: Api, unique: str) -> None:
     assert api.status("PUT", f"users/{unique}", {"password": "p", "tags": "monitoring"}) == 201
     with browser(gateway) as page:

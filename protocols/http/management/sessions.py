@@ -86,7 +86,8 @@ async def _login(request: Request) -> tuple[str, str]:
 def _cookie(request: Request, session: str) -> list[tuple[str, str]]:
     """The header that sets the cookie; "" takes it away."""
     value = f"{cookie_name(request)}={session}; Path=/; HttpOnly; SameSite=Strict"
-    if request.secure:
+    # A proxy may have ended TLS before the gateway; the browser's own word is better.
+    if request.secure or request.headers.get("origin", "").startswith("https://"):
         value += "; Secure"
     if not session:
         value += "; Max-Age=0"

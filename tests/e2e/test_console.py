@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support.brokers import Gateway, free_port
 from tests.support.browser import chromium, obstacles, watched_page
+from tests.support.certificates import Authority
 from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 
@@ -180,6 +181,28 @@ def test_a_gateway_that_is_away_is_said_and_gone_on_with(
             # Neither the page nor its user does anything for that, and the session is the same.
             expect(page.get_by_role("link", name=unique)).to_be_visible(timeout=30_000)
             expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_over_tls_with_several_workers(tmp_path: Path, browser: Browser) -> None:
+    pair = Authority(tmp_path).server()
+    settings = {
+        **SETTINGS,
+        "server.workers": "2",
+        "management.tls_listen": "127.0.0.1:0",
+        "tls.cert_file": str(pair.cert),
+        "tls.key_file": str(pair.key),
+    }
+    with Gateway(tmp_path / "data", settings=settings) as gateway:
+        with watched_page(browser, f"https://127.0.0.1:{gateway.ports['management_tls']}") as page:
+            sign_in(page, at="#/queues")
+            expect(page.get_by_role("status")).to_have_text("0 of 0")
+            (cookie,) = page.context.cookies()
+            assert cookie["secure"] and cookie["name"].startswith("__Host-")
+            assert page.evaluate("performance.getEntriesByType('navigation')[0].nextHopProtocol") == "h2"
+            page.goto("/#/overview")
+            expect(page.get_by_role("heading", name="penstock-1@")).to_be_visible()
+            page.get_by_role("button", name="Sign out").click()
+            expect(page.get_by_label("Password")).to_be_visible()
 
 
 # Pages

@@ -44,6 +44,7 @@ def watched_page(
         base_url=base,
         color_scheme="dark" if scheme == "dark" else "light",
         viewport={"width": 1280, "height": 900},
+        ignore_https_errors=True,  # certificates of the tests' own authority
     )
     page = context.new_page()
     wrong: list[str] = []

@@ -22,8 +22,8 @@ class Served:
     delivered: int
     """Messages handed to consumers and getters, redeliveries included."""
     unasked: int
-    """Those of them that were settled as they were handed out: nobody is asked to acknowledge them. Who hands
-    out sees it by what the cursor has settled meanwhile, whatever the protocol calls it."""
+    """Those of them that were settled as they were handed out: nobody is asked to acknowledge them. The code
+    that hands out sees it by the count that the cursor has settled meanwhile, in all protocols."""
     waits: bool
     """It waits at all of its feeds."""
     _limits: Limits | None

@@ -84,7 +84,7 @@ def give(folder: Path, node: Node) -> None:
 
 
 def cluster(node: Node, *words: str) -> str:
-    """What `penstock cluster` prints with the settings of a node."""
+    """The output of `penstock cluster` with the settings of a node."""
     sets = [word for key, value in node.settings.items() for word in ("--set", f"{key}={value}")]
     command = [sys.executable, "-m", "penstock", "cluster", *words, *sets]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -434,9 +434,7 @@ def test_messages_and_log_lines_are_followed_as_they_come(
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
 
 
-def test_what_is_refused_to_be_followed_is_said(
-    gateway: Gateway, browser: Browser, api: Api, unique: str
-) -> None:
+def test_a_refusal_to_follow_is_shown(gateway: Gateway, browser: Browser, api: Api, unique: str) -> None:
     assert api.status("PUT", f"users/{unique}", {"password": "p", "tags": "management"}) == 201
     nothing = dict.fromkeys(("configure", "write", "read"), "")
     assert api.status("PUT", f"permissions/%2F/{unique}", nothing) == 201

@@ -276,7 +276,7 @@ def attacks(base: str, *targets: str) -> dict[str, str]:
 
 @contextmanager
 def unharmed(gateway: Gateway) -> Iterator[None]:
-    """What is done within changes nothing."""
+    """The requests made within change nothing."""
     with client(gateway, "management") as http:
         http.put("/api/queues/%2F/attacked", json={"durable": True}).raise_for_status()
     before = definitions(gateway)

@@ -85,7 +85,7 @@ def test_nobody_notices(gateway: Gateway, http: httpx.Client, unique: str) -> No
         ]  # fmt: skip
 
 
-def test_what_is_out_is_not_shown_and_what_came_back_is(
+def test_delivered_messages_are_hidden_and_returned_ones_shown(
     gateway: Gateway, http: httpx.Client, channel: Any, unique: str
 ) -> None:
     make_queue(gateway, unique, **{"x-max-priority": 5})
@@ -126,7 +126,7 @@ def test_messages_that_have_left_memory_are_read(
     assert len(peek(http, unique, max=100)) == -(-(1 << 20) // len(BODY + b"00"))
 
 
-def test_who_may_not_read_may_not_look(gateway: Gateway, http: httpx.Client, unique: str) -> None:
+def test_a_peek_needs_the_permission_to_read(gateway: Gateway, http: httpx.Client, unique: str) -> None:
     make_queue(gateway, unique)
     assert http.put(f"streams/{unique}s", json={}).status_code == 201
     assert http.post(f"queues/{unique}s/peek", json={}).status_code == 409

@@ -66,7 +66,7 @@ def watched_page(
 
 
 def obstacles(page: Page) -> list[str]:
-    """What axe-core finds in the page that keeps somebody from using it."""
+    """The obstacles that axe-core finds in the page: each keeps somebody from using it."""
     page.evaluate(_axe())
     found = page.evaluate("axe.run().then((result) => result.violations)")
     return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]

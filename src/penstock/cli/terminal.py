@@ -71,7 +71,7 @@ def progress(total: int | None, text: str, *, unit: str) -> Iterator[Callable[[i
 
     Args:
         total: How much there is; None: it is not known.
-        text: What is going on.
+        text: The words beside the bar.
         unit: "bytes", or the name of what is counted.
 
     """

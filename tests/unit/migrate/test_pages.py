@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import command
+from penstock.cli.parsing import parser_of
 from tests.docs.pages import commands
 
 PAGE = Path("docs/how-to/move-from-rabbitmq.md")
@@ -15,7 +15,8 @@ PAGE = Path("docs/how-to/move-from-rabbitmq.md")
 
 @pytest.mark.parametrize("line", commands(PAGE, "penstock"))
 def test_the_command_takes_a_line_of_the_page(line: str) -> None:
-    parsed = command._parsed(shlex.split(line)[1:])
+    _, command, *words = shlex.split(line)
+    parsed = parser_of(command).parse_args(words)
     assert parsed.source.startswith("http://")
 
 

@@ -160,7 +160,7 @@ def test_an_interval_is_a_value(words: str, capsys: pytest.CaptureFixture[str]) 
         ("pub --quue q x", "'--queue'"),
         ("queues create q --type quorm", "'quorum'"),
         ("list queues", "'penstock queues list'"),
-        ("declare queue q", "'penstock queues declare'"),
+        ("declare queue q", "'penstock queues create'"),
         ("list_queues", "'penstock rabbitmqctl list_queues'"),
         ("--versoin", "'--version'"),
         ("log verfy", "'verify'"),

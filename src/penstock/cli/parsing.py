@@ -117,8 +117,8 @@ def unknown_command(name: str, rest: Sequence[str]) -> ConfigError:
     hint = nearest(name, (*MODULES, "--help", "--version"))
     if name in VERBS:
         hint = f"did you mean 'penstock rabbitmqctl {name}'? "
-    elif rest and name in {*SYNONYMS, *(word for words in SYNONYMS.values() for word in words)}:
+    elif rest and (verbs := [verb for verb, others in SYNONYMS.items() if name in (verb, *others)]):
         nouns = difflib.get_close_matches(rest[0], GROUPS["a running gateway"], 1, 0.6)
         if nouns:
-            hint = f"did you mean 'penstock {nouns[0]} {name}'? "
+            hint = f"did you mean 'penstock {nouns[0]} {verbs[0]}'? "
     return ConfigError(f"there is no {kind} '{name}'", remedy=f"{hint}`penstock --help` lists the commands")

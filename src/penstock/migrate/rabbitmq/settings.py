@@ -139,7 +139,7 @@ EXACT: Final[Mapping[str, Rule]] = {
     "consumer_timeout": left("set a policy with consumer-timeout"),
     "default_pass": path("auth.default_password"),
     "default_user": path("auth.default_user"),
-    "default_vhost": _only("/", "the first vhost is /; make others with penstock vhosts add"),
+    "default_vhost": _only("/", "the first vhost is /; make others with penstock vhosts create"),
     "definitions.import_backend": left("see management.load_definitions"),
     "definitions.local.path": _LOADED,
     "definitions.skip_if_unchanged": left("equal things stay as they are"),

@@ -63,6 +63,10 @@ class Owner:
         """Index of the entry that was appended last."""
         self.failed: LogError | None = None
         self.gaps_read = 0
+        self.answers = 0
+        """Entries that were answered."""
+        self.answer_s = 0.0
+        """Seconds from sending to the answer, of all of them together."""
         self.answered_at = answered_at
         """When the newest entry that was answered was sent: the owner's lease counts from it."""
         self.unanswered_bytes = 0
@@ -173,9 +177,10 @@ class Owner:
         if fence.kept == before:
             return
         exact = fence.offset_of(0) == base
+        now = self._clock()
         with self._lock:
             while self._sent and self._sent[0].index <= fence.kept:
-                self._note(self._sent.popleft(), exact)
+                self._note(self._sent.popleft(), exact, now)
             self._lock.notify_all()
         self.on_kept()
 
@@ -186,8 +191,10 @@ class Owner:
                 self.on_asked(entry.payload)
             yield offset, entry
 
-    def _note(self, sent: _Sent, exact: bool) -> None:
+    def _note(self, sent: _Sent, exact: bool, now: float) -> None:
         self.answered_at = sent.at
+        self.answers += 1
+        self.answer_s += now - sent.at
         self.unanswered_bytes -= sent.nbytes
         if sent.begins:
             # Behind a gap only the place of the newest entry is known for sure.

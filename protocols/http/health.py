@@ -1,7 +1,8 @@
 """GET /healthz and /readyz: what a supervisor or a load balancer asks, without a login.
 
     /healthz   200 "ok"; 503 "failed": the log cannot write any more, and the process ends
-    /readyz    200 "ok"; 503 "not ready": also while the listeners of clients are stopped
+    /readyz    200 "ok"; 503 "not ready": also while the listeners of clients are stopped, and while the owner
+               of a cluster hands out nothing
 
 They say nothing else. Alarms do not count: publishers wait then, and consumers go on. /api/health/checks has
 more, with a login.
@@ -45,7 +46,9 @@ class Health:
 
     async def _ready(self, request: Request) -> Response:
         stopped = any(not listener.accepting for _, listener in self._registry.listeners())
-        return _page(503, "not ready") if stopped or self._broker.log.failed is not None else _page(200, "ok")
+        if stopped or self._broker.log.failed is not None or self._broker.tick.held:
+            return _page(503, "not ready")
+        return _page(200, "ok")
 
 
 def _page(status: int, text: str) -> Response:

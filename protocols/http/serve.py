@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -56,6 +57,8 @@ class HttpOptions:
     history_bytes: int = 0
     """The most that histories of counters take; 0 = there are none."""
     webhooks: WebhookOptions = field(default_factory=WebhookOptions)
+    replication: Callable[[], Mapping[str, float]] | None = None
+    """Figures of the owner of a cluster; None: this gateway is alone."""
 
 
 def _is_open(request: Request) -> bool:
@@ -128,6 +131,7 @@ def serve(
         certificates=shared.tls.certificate_files if shared.tls is not None else (),
         forwarder=front_end.forwarder,
         history_bytes=options.history_bytes,
+        replication=options.replication,
     )
     add_management(api)
     if managed:

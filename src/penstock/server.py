@@ -242,11 +242,12 @@ async def running(
     *,
     timers: Loop | None = None,
     times: StartTimes | None = None,
+    replica: Replica | None = None,
 ) -> AsyncIterator[Parts]:
     """A gateway over an open log; what it says goodbye with, and writes, comes when the block ends.
 
     `timers`: what its times are by, besides those of connections; None: the event loop. `times` gets the
-    phases of the start.
+    phases of the start. `replica`: by which this gateway owns the log of a cluster.
 
     Raises:
         ConfigError: a file that the configuration names cannot be used.
@@ -325,7 +326,7 @@ async def running(
         front_ends["mqtt"] = await mqtt.serve(broker, mqtt_options, server, loop, shared)
         native_options = _options(NativeOptions, config.native)
         front_ends["native"] = await native.serve(broker, native_options, server, loop, shared)
-        http_options = _http_options(config, log)
+        http_options = _http_options(config, log, replica)
         front_ends["http"] = http.serve(
             broker,
             registry,
@@ -378,7 +379,7 @@ async def _serve(
         loop.add_signal_handler(number, stopping.set)
     if membership is not None:
         membership.watch(loop)
-    async with running(config, log, tls, membership, times=times) as parts:
+    async with running(config, log, tls, membership, times=times, replica=replica) as parts:
         if tls is not None:
             watch_files(tls, parts.tick)
         reloader = Reloader(
@@ -562,7 +563,7 @@ def _backlog_quotas(config: Config) -> dict[str, int]:
     return {name: nbytes for name, nbytes in quotas.items() if nbytes}
 
 
-def _http_options(config: Config, log: Log) -> http.HttpOptions:
+def _http_options(config: Config, log: Log, replica: Replica | None) -> http.HttpOptions:
     return http.HttpOptions(
         http=config.http.address,
         http_tls=config.http.tls_address,
@@ -574,6 +575,7 @@ def _http_options(config: Config, log: Log) -> http.HttpOptions:
         disk_free_limit=log.options.min_free_bytes,
         history_bytes=config.management.history_bytes,
         webhooks=_options(WebhookOptions, config.webhooks),
+        replication=None if replica is None else replica.statistics,
     )
 
 

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pika
 import pytest
@@ -25,7 +27,7 @@ from penstock.log_core.replication.entries import Kind, encode
 from penstock.log_core.replication.journal_options import KafkaOptions
 from penstock.log_core.replication.kafka import KafkaJournal
 from tests.cluster.faults import contents, run
-from tests.support.brokers import ROOT, BrokerMissing, Gateway
+from tests.support.brokers import ROOT, BrokerMissing, Gateway, free_port
 from tests.support.cluster import Node, make_brokers, make_nodes, wait_for_owner
 
 JARS = ROOT / "build" / "kafka"
@@ -166,6 +168,7 @@ def test_a_cluster_loses_nothing_when_its_owner_fails(broker: Kafka, tmp_path: P
 def test_nodes_wait_for_kafka_and_stop_without_it(broker: Kafka, tmp_path: Path) -> None:
     settings = {"cluster.name": "waits", "server.drain_timeout_s": "1"}
     owner, standby, orphan = make_nodes(tmp_path, [broker], "abc", **settings)
+    owner.settings["metrics.listen"] = f"127.0.0.1:{free_port()}"
     with owner:
         wait_for_owner([owner])
         standby.launch()
@@ -206,6 +209,8 @@ def consume_past_an_outage(owner: Node, broker: Kafka) -> None:
         while owner.log_text().count(waits) == waited:
             assert time.monotonic() < deadline
             time.sleep(0.02)
+        assert page(owner, "readyz") == (503, "not ready\n")
+        assert "penstock_cluster_lease_held 0\n" in page(owner, "metrics")[1]
         channel.basic_ack(method.delivery_tag)
         assert next(channel.consume("q", inactivity_timeout=1.0)) == (None, None, None)
     finally:
@@ -213,6 +218,17 @@ def consume_past_an_outage(owner: Node, broker: Kafka) -> None:
     method, _, _ = next(channel.consume("q", inactivity_timeout=30))
     assert method is not None
     connection.close()
+    assert page(owner, "readyz") == (200, "ok\n")
+    assert "penstock_cluster_lease_held 1\n" in page(owner, "metrics")[1]
+
+
+def page(node: Node, path: str) -> tuple[int, str]:
+    """Status and text of a page at the address of metrics."""
+    try:
+        with urlopen(f"http://{node.settings['metrics.listen']}/{path}", timeout=30) as found:
+            return found.status, found.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
 
 
 def pidfd(pid: int) -> int | None:

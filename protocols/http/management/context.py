@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,10 +79,12 @@ class Management:
         certificates: Sequence[str] = (),
         forwarder: Forwarder | None = None,
         history_bytes: int = 0,
+        replication: Callable[[], Mapping[str, float]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`disk_free_limit`: publishers wait with less, in bytes. `certificates`: the server's files.
-        `history_bytes`: the most that histories of counters take; 0 = there are none."""
+        `history_bytes`: the most that histories of counters take; 0 = there are none. `replication`: figures
+        of the owner of a cluster."""
         self.app = app
         self.certificates = certificates
         self.broker = broker
@@ -101,6 +103,7 @@ class Management:
         self.messages = messages
         self.webhooks = webhooks
         self.version = __version__
+        self.replication = replication
         self.sampler = Sampler(
             broker, registry, asyncio.get_running_loop().time, History(history_bytes, clock)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.metrics.exposition import Kind, metric
@@ -77,8 +77,31 @@ def own(api: Management) -> Iterator[str]:
         values = [({"quota": scope}, value) for scope, value in of.items()]
         yield metric(f"penstock_publishers_{name}", kind, text, values)  # type: ignore[arg-type]
     yield from _webhooks(api)
+    if api.replication is not None:
+        yield from _replication(api.replication())
     turns = api.broker.tick.turns
     yield _one("penstock_turns_total", "counter", "Turns of the event loop that moved messages", turns)
+
+
+def _replication(figures: Mapping[str, float]) -> Iterator[str]:
+    for name, kind, text in (
+        (
+            "claim_offset",
+            "gauge",
+            "Offset of the CLAIM by which the log is owned; it rises by a takeover",
+        ),
+        ("lease_held", "gauge", "1 while messages are handed out, 0 while Kafka does not answer"),
+        ("unanswered_seconds", "gauge", "Time since the newest entry that Kafka answered was sent"),
+        ("unanswered_bytes", "gauge", "Bytes of entries that Kafka has not answered"),
+        ("sent_bytes", "counter", "Bytes of all entries ever, by all owners"),
+        ("answers", "counter", "Entries that Kafka answered"),
+        ("answer_seconds", "counter", "Time from sending to the answer, of all entries together"),
+        ("gaps_read", "counter", "Times that entries of others were read before anything more was confirmed"),
+        ("trimmed_to_offset", "gauge", "Entries below it were deleted"),
+        ("files_sent_again", "counter", "Files that were sent once more, so that old entries could go"),
+    ):
+        suffix = "_total" if kind == "counter" else ""
+        yield _one(f"penstock_cluster_{name}{suffix}", kind, text, figures[name])  # type: ignore[arg-type]
 
 
 def _webhooks(api: Management) -> Iterator[str]:

@@ -64,6 +64,7 @@ class Replica:
         self._ends = threading.Event()
         self._trimmed_at = time.monotonic()
         self._trimmed_to = -1
+        self._sent_again = 0
         self._unknown: set[str] = set()
         """Files whose place in the journal was not known at the last look."""
         self.owner.on_asked = self._asked
@@ -80,6 +81,22 @@ class Replica:
     def unanswered_s(self) -> float:
         """Seconds since the newest entry that Kafka answered was sent."""
         return boot_time() - self.owner.answered_at
+
+    def statistics(self) -> dict[str, float]:
+        """Figures for metrics, by name."""
+        owner = self.owner
+        return {
+            "claim_offset": owner.claim,
+            "lease_held": int(self.unanswered_s <= self.lease_s),
+            "unanswered_seconds": round(self.unanswered_s, 3),
+            "unanswered_bytes": owner.unanswered_bytes,
+            "sent_bytes": owner.nbytes,
+            "answers": owner.answers,
+            "answer_seconds": round(owner.answer_s, 6),
+            "gaps_read": owner.gaps_read,
+            "trimmed_to_offset": max(self._trimmed_to, 0),
+            "files_sent_again": self._sent_again,
+        }
 
     def _send_folder(self) -> None:
         """Send all files. Only then POSITION says that the folder is the journal's. Raises JournalFailed."""
@@ -144,6 +161,7 @@ class Replica:
             newest = max(name for name in names if name.endswith(".wal"))
             if oldest != newest:  # it is being written
                 self.files.send(oldest)
+                self._sent_again += 1
         if begins[oldest].offset > self._trimmed_to:
             self._journal.trim(begins[oldest].offset)
             self._trimmed_to = begins[oldest].offset

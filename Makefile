@@ -143,6 +143,10 @@ spark-kills: $(STAMPS)/extras kernels  ## kill executors, workers, drivers and t
 fuzz: $(STAMPS)/extras kernels  ## search for inputs that break the kernels, longer than the test suite does
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q --timeout 7200 tests/property tests/e2e/test_sharing.py $(ARGS)
 
+.PHONY: fuzz-http
+fuzz-http: $(STAMPS)/extras kernels  ## sends 3,000 requests that the OpenAPI documents allow, and fails if one is a fault or refused without a word
+	OPENAPI_EXAMPLES=40 $(BIN)/python -m pytest -q --timeout 7200 tests/e2e/test_openapi.py tests/e2e/test_management_openapi.py $(ARGS)
+
 ## Maintain
 
 .PHONY: docs

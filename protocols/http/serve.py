@@ -14,6 +14,7 @@ from penstock.protocols.http.audit.actions import Noting
 from penstock.protocols.http.console import files as console
 from penstock.protocols.http.data.app import DataPlane
 from penstock.protocols.http.data.openapi import document as openapi
+from penstock.protocols.http.management import openapi as management_openapi
 from penstock.protocols.http.management import sessions
 from penstock.protocols.http.management.app import add_management
 from penstock.protocols.http.management.context import Management
@@ -68,7 +69,8 @@ def _is_open(request: Request) -> bool:
 
 def _is_open_management(request: Request) -> bool:
     """The same, of the listener of the management API."""
-    return any(group.is_open(request) for group in (console, overview, sessions)) or _is_open(request)
+    groups = (console, overview, sessions, management_openapi)
+    return any(group.is_open(request) for group in groups) or _is_open(request)
 
 
 def _is_open_page(request: Request) -> bool:

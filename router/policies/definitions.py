@@ -10,36 +10,54 @@ queue type does not support.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from penstock.router.arguments import Arguments
 from penstock.router.errors import InvalidParameter
 from penstock.router.limits.limits import RETENTION_BYTES, RETENTION_SECONDS
 
-__all__ = ["EFFECTLESS", "check_definition", "is_for_type", "merge_operator", "with_policy"]
+__all__ = [
+    "EFFECTLESS",
+    "check_definition",
+    "definition_schema",
+    "is_for_type",
+    "merge_operator",
+    "with_policy",
+]
 
 Definition = Mapping[str, object]
 
 
-def _number(least: int) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A rule for the value of a key: as a function, and as a JSON Schema for documents."""
+
+    accepts: Callable[[object], bool]
+    schema: Mapping[str, object]
 
 
-def _one_of(*values: object) -> Callable[[object], bool]:
-    return lambda value: not isinstance(value, bool) and value in values
+def _number(least: int) -> _Rule:
+    return _Rule(
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63,
+        {"type": "integer", "minimum": least, "maximum": 2**63 - 1},
+    )
 
 
-def _text(value: object) -> bool:
-    return isinstance(value, str)
+def _one_of(*values: object) -> _Rule:
+    return _Rule(
+        lambda value: not isinstance(value, bool) and value in values,
+        {"type": ["string", "integer"], "enum": list(values)},
+    )
 
 
-def _age(value: object) -> bool:
+def _is_age(value: object) -> bool:
     return isinstance(value, str) and value[:-1].isdecimal() and value[-1:] in _SECONDS
 
 
-def _any(_: object) -> bool:
-    return True
-
+_text: Final = _Rule(lambda value: isinstance(value, str), {"type": "string"})
+_age: Final = _Rule(_is_age, {"type": "string", "pattern": "^[0-9]{1,9}[YMDhms]$"})
+_any: Final = _Rule(lambda _: True, {})
 
 _SECONDS: Final = {"Y": 31_536_000, "M": 2_592_000, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 
@@ -48,7 +66,7 @@ _LOCATOR: Final = (
     "queue leader locator value",
 )
 
-_KEYS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
+_KEYS: Final[dict[str, tuple[_Rule, str]]] = {
     "alternate-exchange": (_text, "alternate exchange name"),
     "dead-letter-exchange": (_text, "dead letter exchange name"),
     "dead-letter-routing-key": (_text, "dead letter routing key"),
@@ -150,6 +168,17 @@ _LOWEST: Final = frozenset(
 _OPERATOR_KEYS: Final = _LOWEST | {"overflow", "target-group-size"}
 
 
+def definition_schema(*, operator: bool) -> dict[str, object]:
+    """A JSON Schema of what `check_definition` takes."""
+    keys = sorted(_OPERATOR_KEYS if operator else _KEYS)
+    return {
+        "type": "object",
+        "properties": {key: dict(_KEYS[key][0].schema) for key in keys},
+        "additionalProperties": False,
+        "minProperties": 1,
+    }
+
+
 _NOT_OF_QUEUES: Final = frozenset({"alternate-exchange", RETENTION_SECONDS, RETENTION_BYTES})
 """Keys that do not become arguments."""
 
@@ -165,17 +194,22 @@ def check_definition(definition: object, *, operator: bool) -> dict[str, object]
         raise InvalidParameter(f"definition must be a dictionary: {_erlang(definition)}")
     if not definition:
         raise InvalidParameter("no policy provided", "give at least one key")
+    # JSON has one kind of number: 5.0 is a whole one.
+    definition = {
+        key: int(value) if isinstance(value, float) and value.is_integer() else value
+        for key, value in definition.items()
+    }
     known = _OPERATOR_KEYS if operator else _KEYS.keys()
     unknown = sorted((key, value) for key, value in definition.items() if key not in known)
     for key, value in definition.items():
         if key in known:
-            accepts, what = _KEYS[key]
-            if not accepts(value):
+            rule, what = _KEYS[key]
+            if not rule.accepts(value):
                 raise InvalidParameter(f"{_erlang(value)} is not a valid {what}")
     if unknown:
         settings = ",".join(f"{{{_erlang(key)},{_erlang(value)}}}" for key, value in unknown)
         raise InvalidParameter(f"[{settings}] are not recognised policy settings")
-    return dict(definition)
+    return definition
 
 
 def is_for_type(definition: Definition, queue_type: str) -> bool:

@@ -23,11 +23,11 @@ from penstock.router.policies.definitions import (
 )
 from penstock.router.rows import Tables, row_key
 
-__all__ = ["Policies", "Policy", "PolicyKind", "checked"]
+__all__ = ["APPLY_TO", "Policies", "Policy", "PolicyKind", "checked"]
 
 PolicyKind = Literal["policy", "operator_policy"]
 
-_KINDS: Final[dict[str, frozenset[str]]] = {
+APPLY_TO: Final[dict[str, frozenset[str]]] = {
     "all": frozenset({"classic", "quorum", "stream", "exchange"}),
     "queues": frozenset({"classic", "quorum", "stream"}),
     "classic_queues": frozenset({"classic"}),
@@ -35,6 +35,7 @@ _KINDS: Final[dict[str, frozenset[str]]] = {
     "streams": frozenset({"stream"}),
     "exchanges": frozenset({"exchange"}),
 }
+"""The kinds of things that a policy is for, by its `apply-to`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Policy:
     def matches(self, name: str, kind: str) -> bool:
         """Whether it is for the thing of this name; `kind` is "exchange" or the type of the queue."""
         return (
-            kind in _KINDS[self.apply_to]
+            kind in APPLY_TO[self.apply_to]
             and (kind == "exchange" or is_for_type(self.definition, kind))
             and compile_pattern(self.pattern).search(wire(name)) is not None
         )
@@ -150,7 +151,7 @@ def checked(
         ) from None
     if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) >= 2**31:
         raise InvalidParameter(f"priority should be a number, actually was {priority!r}")
-    if not isinstance(apply_to, str) or apply_to not in _KINDS:
+    if not isinstance(apply_to, str) or apply_to not in APPLY_TO:
         raise InvalidParameter(
             f"apply-to '{apply_to}' unrecognised; should be one of: 'queues', 'classic_queues', "
             "'quorum_queues', 'streams', 'exchanges', or 'all'"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.shared.fields import check_fields, number_of, object_of, optional_object
 from penstock.protocols.http.shared.lag import heads_known
 from penstock.protocols.http.shared.pages import page
@@ -215,7 +216,8 @@ class StreamHandlers:
             return log.appender.next_lsn
         if value == "earliest":
             return 1
-        since = parse_since(value, log.now_ms())
+        number = whole(value)
+        since = parse_since(value if number is None else number, log.now_ms())
         if since is None:
             raise HttpError(
                 400,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.protocols.http.audit import handlers as audit
-from penstock.protocols.http.management import application, logins, sessions, webhooks
+from penstock.protocols.http.management import application, logins, openapi, sessions, webhooks
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.definitions import definitions
 from penstock.protocols.http.management.node import certificates, feature_flags, health, log_level, overview
@@ -38,6 +38,7 @@ _GROUPS = (
     webhooks,
     readers,
     audit,
+    openapi,
 )
 
 

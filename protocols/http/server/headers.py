@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from penstock.protocols.http.server.messages import HttpError
+from penstock.protocols.http.server.numbers import whole
 from penstock.router.messages.delay_names import delay_name
 from penstock.router.messages.delayed import HORIZON_MS
 from penstock.router.names import wire
@@ -56,8 +57,9 @@ def due_from(wait_ms: Any, at_ms: Any, wall_ms: int, names: tuple[str, str]) -> 
         return 0
     if wait_ms is not None and at_ms is not None:
         raise _bad(names[0], f"{names[1]} is there, too: set one of them")
-    name, value = (names[0], wait_ms) if at_ms is None else (names[1], at_ms)
-    if isinstance(value, bool) or not isinstance(value, int):
+    name, given = (names[0], wait_ms) if at_ms is None else (names[1], at_ms)
+    value = whole(given)
+    if value is None:
         raise _bad(name, "a whole number of milliseconds")
     wait = value if at_ms is None else value - wall_ms
     if wait > HORIZON_MS:

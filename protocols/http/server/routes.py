@@ -126,6 +126,22 @@ class Routes:
         walk(self._root, "")
         return sorted(found, key=lambda route: (route[1], route[0]))
 
+    def named_paths(self) -> list[tuple[str, str]]:
+        """The same with the names in braces, as they were added."""
+        found: list[tuple[str, str]] = []
+
+        def walk(node: _Node, segments: tuple[str, ...]) -> None:
+            for method in node.methods:
+                named = list(segments)
+                for at, name in node.names[method]:
+                    named[at] = f"{{{name}}}"
+                found.append((method, "/" + "/".join(named)))
+            for segment, child in node.children.items():
+                walk(child, (*segments, segment))
+
+        walk(self._root, ())
+        return sorted(found, key=lambda route: (route[1], route[0]))
+
     def _walk(self, node: _Node, segments: Sequence[str], at: int) -> _Node | None:
         if at == len(segments):
             return node if node.methods else None

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.protocols.http.server.messages import HttpError, Request, parsed
+from penstock.protocols.http.server.numbers import whole
 
 __all__ = ["number_in", "number_of", "object_of", "optional_object"]
 
@@ -52,8 +53,8 @@ def destination(item: dict[str, Any], where: str = "") -> tuple[str, str | None]
 def number_of(body: dict[str, Any], name: str, bounds: tuple[int, int, int]) -> int:
     """A whole number; `bounds` are its default, the least and the most. Raises HttpError 400."""
     default, least, most = bounds
-    value = body.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+    value = whole(body.get(name, default))
+    if value is None or not least <= value <= most:
         raise HttpError(400, "bad_field", f"{name} is a whole number from {least} to {most}")
     return value
 

@@ -27,6 +27,7 @@ from penstock.protocols.http.server.headers import (
     numbered,
 )
 from penstock.protocols.http.server.messages import HttpError, log_failed
+from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.server.pending_audit import pending
 from penstock.router.limits.limits import BACKLOG_BYTES, BACKLOG_REJECT, BYTE_RATE, MESSAGE_RATE
 from penstock.router.messages.half import HalfMessage
@@ -479,10 +480,10 @@ def check_properties(properties: Mapping[str, Any], identity: Identity) -> dict[
         match name:
             case "headers":
                 right = isinstance(value, dict)
-            case "delivery_mode" | "priority":
-                right = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 255
-            case "timestamp":
-                right = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64
+            case "delivery_mode" | "priority" | "timestamp":
+                number = whole(value)
+                right = number is not None and 0 <= number < (2**64 if name == "timestamp" else 256)
+                value = number if right else value
             case _:
                 right = name in _SHORT and isinstance(value, str) and len(value.encode()) <= 255
         if not right:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.protocols.http.server.messages import HttpError
+from penstock.protocols.http.server.numbers import whole
 
 __all__ = ["Fields", "bad"]
 
@@ -49,8 +50,8 @@ class Fields:
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
         """A whole number in [least, most]."""
-        value = self.take(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        value = whole(self.take(name, default))
+        if value is None or not least <= value <= most:
             raise bad(self._path + name, f"a whole number from {least} to {most}")
         return value
 

@@ -24,6 +24,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.webhooks.fields import Fields, bad
 from penstock.protocols.http.webhooks.security.auth import MASK, Auth, auth_of
 
@@ -213,11 +214,12 @@ def _retry(fields: Fields) -> Retry:
     schedule = fields.take("schedule_ms", list(_STANDARD_MS))
     if not isinstance(schedule, list) or len(schedule) > 100:
         raise bad("retry.schedule_ms", "a list of at most 100 delays in milliseconds")
-    for one in schedule:
-        if isinstance(one, bool) or not isinstance(one, int) or not 0 <= one <= 7 * _DAY_MS:
+    delays = [whole(one) for one in schedule]
+    for one in delays:
+        if one is None or not 0 <= one <= 7 * _DAY_MS:
             raise bad("retry.schedule_ms", f"a delay is a whole number from 0 to {7 * _DAY_MS}")
     retry = Retry(
-        tuple(schedule),
+        tuple(one for one in delays if one is not None),
         fields.number("max_age_ms", 4 * _DAY_MS, 0, 365 * _DAY_MS),
         fields.number("refused_attempts", 5, 1, 100),
     )

@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock import __version__
 from penstock.protocols.http.data.openapi.pull import peek, pulled, queues, redrive, streams
-from penstock.protocols.http.data.openapi.schemas import TEXT, Json, number, object_, ref, schemas
+from penstock.protocols.http.data.openapi.schemas import AGO, TEXT, TIME, Json, number, object_, ref, schemas
 from penstock.protocols.http.data.openapi.units import numbers, txn, units
 from penstock.protocols.http.data.openapi.webhooks import webhooks
 from penstock.protocols.http.data.openapi.words import listed, operation, query
@@ -105,8 +105,11 @@ def _paths() -> Json:
         ]
     }
     routing_key = query("routing_key", TEXT, "Of messages without one.")
+    begin = {
+        "anyOf": [{"enum": ["first", "next"]}, {"type": "string", "pattern": "^[0-9]{1,15}$"}, AGO, TIME]
+    }
     read = [
-        query("from", {"type": "string", "default": "first"}, "first, next, an offset, a time or -1h."),
+        query("from", {**begin, "default": "first"}, "first, next, an offset, a time or -1h."),
         query("max", number(1, 1000, 100), "Messages at most."),
         query("max_bytes", number(1, 16 << 20, 1 << 20), "Of bodies; one message comes whatever its size."),
         query("wait_ms", number(0, 60000, 0), "How long the first one is waited for."),
@@ -150,7 +153,12 @@ def _paths() -> Json:
                 body=many,
                 kinds=events,
                 parameters=[
-                    query("topic", {"type": "string", "minLength": 1}, "Without wildcards.", required=True),
+                    query(
+                        "topic",
+                        {"type": "string", "pattern": r"^[^\x00+#]+$"},
+                        "Without wildcards.",
+                        required=True,
+                    ),
                     query("qos", {"enum": ["0", "1", "2"], "default": "1"}, "0: not for who is away."),
                     query("retain", {"enum": ["true", "false"]}, "It becomes the retained message."),
                     acks,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.protocols.http.data.openapi.schemas import TEXT, Json, number, object_, ref
+from penstock.protocols.http.data.openapi.schemas import START, TEXT, Json, number, object_, ref
 from penstock.protocols.http.data.openapi.units import txn
 from penstock.protocols.http.data.openapi.words import HANDLES, listed, operation
 
@@ -10,11 +10,16 @@ __all__ = ["peek", "pulled", "queues", "redrive", "streams"]
 
 
 def pulled(source: str) -> Json:
-    """The source of a pull: a queue or a subscription."""
+    """The source of a pull: a queue or a subscription, whose consumers have names."""
     messages = {"type": "array", "items": ref("Message")}
     pulled = object_({"messages": messages, "active": {"type": "boolean"}}, "messages")
     settled = {200: ref("Settled"), 207: ref("Settled")}
-    who = "Needed by subscriptions that are not shared: who pulls."
+    named = {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 255,
+        "description": "Who pulls, in at most 255 bytes: needed by subscriptions that are not shared.",
+    }
     pull = object_(
         {
             "max_messages": number(1, 1000, 10),
@@ -23,10 +28,20 @@ def pulled(source: str) -> Json:
             "min_bytes": number(0, 16 << 20, 0),
             "wait_ms": number(0, 60000, 5000),
             "lease_ms": number(1000, 43200000, 30000),
-            "consumer": {"type": "string", "minLength": 1, "description": who},
+            **({"consumer": named} if "subscription" in source else {}),
         },
         closed=True,
     )
+    nack = object_(
+        {
+            "handles": HANDLES,
+            "dead_letter": {"type": "boolean"},
+            "delay_ms": {**number(0, 86400000, 0), "description": "Not in a transaction."},
+        },
+        "handles",
+        closed=True,
+    )
+    nack["not"] = {"required": ["dead_letter", "delay_ms"]}
     return {
         f"{source}/pull": {
             "post": operation("Lease messages, waiting for some.", {200: pulled}, body=pull, optional=True)
@@ -43,15 +58,7 @@ def pulled(source: str) -> Json:
             "post": operation(
                 "They are given back, or dead-lettered.",
                 settled,
-                body=object_(
-                    {
-                        "handles": HANDLES,
-                        "dead_letter": {"type": "boolean"},
-                        "delay_ms": number(0, 86400000, 0),
-                    },
-                    "handles",
-                    closed=True,
-                ),
+                body=nack,
                 parameters=[txn()],
             )
         },
@@ -86,10 +93,9 @@ def streams(publish: Json, read: Json, tail: Json) -> Json:
     stream, subscription = "/streams/{stream}", "/streams/{stream}/subscriptions/{subscription}"
     shown, described = ref("Stream"), ref("Subscription")
     delay = {"type": "integer", "minimum": 0, "maximum": 86400000}
-    start = {"type": ["string", "integer"], "description": "earliest, latest, pos:N, -1h or a time."}
     options = {
         "kind": {"enum": ["exclusive", "failover", "shared", "key_shared"], "default": "shared"},
-        "start": start,
+        "start": START,
         "durable": {"type": "boolean", "default": True},
         "ack_timeout_ms": delay,
         "nack_min_ms": delay,
@@ -106,7 +112,11 @@ def streams(publish: Json, read: Json, tail: Json) -> Json:
                 {200: shown, 201: shown},
                 body=object_(
                     {
-                        "max_age": {"type": "string", "description": "Such as 7D."},
+                        "max_age": {
+                            "type": "string",
+                            "pattern": "^[0-9]{1,9}[YMDhms]$",
+                            "description": "Such as 7D.",
+                        },
                         "max_bytes": {"type": "integer", "minimum": 0, "maximum": 2**62},
                     },
                     closed=True,
@@ -133,7 +143,7 @@ def streams(publish: Json, read: Json, tail: Json) -> Json:
             "post": operation(
                 "It is done, with all before it.",
                 {200: object_({"acknowledged": {"type": "integer"}}, "acknowledged")},
-                body=object_({"handle": TEXT}, "handle"),
+                body=object_({"handle": TEXT}, "handle", closed=True),
                 parameters=[txn()],
             )
         },
@@ -141,7 +151,7 @@ def streams(publish: Json, read: Json, tail: Json) -> Json:
             "post": operation(
                 "Go on elsewhere.",
                 {200: object_({"position": {"type": "integer"}}, "position")},
-                body=object_({"to": start}, "to", closed=True),
+                body=object_({"to": START}, "to", closed=True),
             )
         },
         f"{subscription}/pause": {

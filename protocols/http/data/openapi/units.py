@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.protocols.http.data.openapi.schemas import TEXT, Json, number, object_, ref
+from penstock.protocols.http.data.openapi.schemas import NAME, TEXT, Json, number, object_, publish_to, ref
 from penstock.protocols.http.data.openapi.words import HANDLES, operation, query
 
 __all__ = ["numbers", "txn", "units"]
@@ -25,7 +25,7 @@ def numbers() -> list[Json]:
                 "Who numbers messages.",
             ),
             ("Penstock-Epoch", whole, "As POST producers gave it."),
-            ("Penstock-Sequence", whole, "The number of the first message."),
+            ("Penstock-Sequence", whole, "The number of the first message, of which there is one at least."),
         )
     ]
 
@@ -34,13 +34,23 @@ def units(key: Json) -> Json:
     """The paths. `key`: the parameter Idempotency-Key."""
     name = {"type": "string", "minLength": 1, "maxLength": 255}
     one = "/transactions/{transaction}"
-    acks = object_(
-        {"queue": TEXT, "stream": TEXT, "subscription": TEXT, "handles": HANDLES},
-        "handles",
-    )
+    handles = {**HANDLES, "description": "As a pull gave them, each once."}
+    acks = {
+        "oneOf": [
+            object_({"queue": TEXT, "handles": handles}, "queue", "handles", closed=True),
+            object_(
+                {"stream": TEXT, "subscription": TEXT, "handles": handles},
+                "stream",
+                "subscription",
+                "handles",
+                closed=True,
+            ),
+        ]
+    }
+    publish = {"oneOf": [publish_to(to) for to in ("queue", "stream", "exchange")]}
     at_once = object_(
         {
-            "publish": {"type": "array", "maxItems": 1000, "items": {"type": "object"}},
+            "publish": {"type": "array", "maxItems": 1000, "items": publish},
             "ack": {"type": "array", "items": acks},
         },
         closed=True,
@@ -62,7 +72,7 @@ def units(key: Json) -> Json:
                 {200: ref("Results"), 201: object_({"id": TEXT, "timeout_ms": {"type": "integer"}}, "id")},
                 body={"anyOf": [at_once, opened]},
                 optional=True,
-                parameters=[key],
+                parameters=[{**key, "description": "Only beside publish or ack, which happen once then."}],
             )
         },
         one: {"get": operation("What is staged.", {200: object_(staged, *staged)})},
@@ -115,14 +125,14 @@ def _half(to: str) -> Json:
     return object_(
         {
             to: TEXT,
-            "message": ref("Publish"),
+            "message": publish_to(later=False),
             "name": {"type": "string", "minLength": 1, "maxLength": 255},
             "ask": {"type": "string", "format": "uri", "maxLength": 2048},
             "check_after_ms": number(100, 86_400_000, 6000),
             "check_each_ms": number(100, 86_400_000, 30_000),
             "max_checks": number(1, 1000, 15),
             "expires_ms": number(100, 31_536_000_000, 259_200_000),
-            "dead_letter": TEXT,
+            "dead_letter": NAME,
         },
         to,
         "message",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.protocols.http.data.openapi.schemas import TEXT, Json, number, object_, ref
+from penstock.protocols.http.data.openapi.schemas import SECRET, TEXT, Json, number, object_, ref, since
 from penstock.protocols.http.data.openapi.words import listed, operation
 
 __all__ = ["webhooks"]
@@ -10,7 +10,7 @@ __all__ = ["webhooks"]
 
 def webhooks(read: list[Json]) -> Json:
     one, shown = "/webhooks/{name}", ref("Webhook")
-    since = {"type": "string", "description": 'A time with its zone, an interval ("-1h"), or "pos:N".'}
+    time = since()
     accepted = {"type": "object"}
     return {
         "/webhooks": {"get": listed("All webhooks.", "webhooks", shown)},
@@ -47,7 +47,7 @@ def webhooks(read: list[Json]) -> Json:
                     {
                         "overlap_ms": number(0, 2592000000, 86400000),
                         "signing": {"enum": ["hmac", "ed25519"]},
-                        "secret": TEXT,
+                        "secret": SECRET,
                     }
                 ),
                 optional=True,
@@ -57,7 +57,7 @@ def webhooks(read: list[Json]) -> Json:
             "post": operation(
                 "Send again what was sent.",
                 {202: accepted},
-                body=object_({"from": since, "to": since}, "from"),
+                body=object_({"from": time, "to": time}, "from"),
             )
         },
         f"{one}/redrive": {

@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from penstock.protocols.http.server.headers import DELAY_ID, due_from
 from penstock.protocols.http.server.messages import HttpError, Request, dumps, parsed
+from penstock.protocols.http.server.numbers import whole
 
 __all__ = ["MESSAGES_MAX", "Outgoing", "message_of", "messages_of"]
 
@@ -207,9 +208,10 @@ def _due(delay_ms: Any, deliver_at: Any, where: str) -> int:
 
 
 def _ttl(value: Any, where: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
+    ttl_ms = whole(value)
+    if ttl_ms is None or not 0 <= ttl_ms < 2**32:
         raise _bad(where, "milliseconds, a whole number below 2^32")
-    return str(value)
+    return str(ttl_ms)
 
 
 def _decoded(text: Any, where: str) -> bytes:

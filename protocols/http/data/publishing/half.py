@@ -29,6 +29,7 @@ from penstock.protocols.http.server.messages import (
     json_response,
     parsed,
 )
+from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.shared.fields import destination, object_of
 from penstock.protocols.http.webhooks.address_rules import Forbidden
 from penstock.router.errors import HalfUnknown
@@ -129,8 +130,8 @@ def _rules(item: dict[str, Any]) -> Rules:
     found: dict[str, Any] = {}
     for name, (least, most) in _NUMBERS.items():
         if name in item:
-            value = item.pop(name)
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            value = whole(item.pop(name))
+            if value is None or not least <= value <= most:
                 raise HttpError(400, "bad_field", f"{name}: a number from {least} to {most}")
             found[name] = value
     return Rules(**found, dead_letter=_text(item, "dead_letter"))

@@ -19,6 +19,7 @@ from penstock.protocols.http.management.node import host
 from penstock.protocols.http.management.plots import Curve, add_samples
 from penstock.protocols.http.management.rates import GAUGES, TOTALS, Walk, total_counters
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.net.connection_info import Totals
 from penstock.router.exchanges.exchanges import TYPES
@@ -359,7 +360,8 @@ class _Overview:
         )
         if limit is None and isinstance(fraction, int | float) and 0 <= fraction <= 1:
             limit = int(fraction * memory.available_bytes)
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        limit = whole(limit)
+        if limit is None or limit < 0:
             raise HttpError(400, "bad_request", "a fraction of the memory from 0 to 1, or a number of bytes")
         # 0 means no limit here, and nothing may be used with RabbitMQ: then everything is above it.
         memory.change(max(limit, 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any, Final
 
 from penstock.protocols.http.management.context import (
@@ -14,6 +13,7 @@ from penstock.protocols.http.management.context import (
 )
 from penstock.protocols.http.management.resources.exchanges import exchange_name
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.shared.taking import Delivery, take
 from penstock.protocols.http.shared.traffic import check_accepting
 from penstock.router.errors import NotFound
@@ -65,16 +65,20 @@ class _Messages:
         vhost = api.vhost(request, change=True)
         body = fields_of(await request.json(), ("count", "ackmode", "encoding"))
         count, mode, encoding = body["count"], text_of(body, "ackmode"), text_of(body, "encoding")
-        if isinstance(count, str) and count.isdigit():
+        if isinstance(count, str) and count.isascii() and count.isdigit():
             count = int(count)
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _GET_MAX:
+        count = whole(count)
+        if count is None or not 0 <= count <= _GET_MAX:
             raise HttpError(400, "bad_request", f"count is a number from 0 to {_GET_MAX}")
         if mode not in _MODES:
             raise HttpError(400, "bad_request", f"ackmode is one of {', '.join(_MODES)}")
         if encoding not in ("auto", "base64"):
             raise HttpError(400, "bad_request", "encoding is auto or base64")
         truncate = body.get("truncate")
-        if truncate is not None and not str(truncate).isdigit():
+        if isinstance(truncate, str) and truncate.isascii() and truncate.isdigit():
+            truncate = int(truncate)
+        limit = whole(truncate)
+        if truncate is not None and (limit is None or limit < 0):
             raise HttpError(400, "bad_request", "truncate is a number of bytes")
         name = request.names["name"]
         if name not in vhost.queues:
@@ -89,7 +93,6 @@ class _Messages:
                     break
                 size += len(one.record.body)
                 deliveries.append(one)
-            limit = None if truncate is None else int(truncate)
             shown = [self._shown(one, encoding, limit) for one in deliveries]
         finally:
             for one in deliveries:
@@ -127,7 +130,7 @@ def _payload(text: str, encoding: str) -> bytes:
         raise HttpError(400, "bad_request", f"unsupported payload encoding {encoding[:100]!r}")
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise HttpError(400, "bad_request", "the payload is not base64") from error
 
 

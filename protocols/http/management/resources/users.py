@@ -7,7 +7,7 @@ import hashlib
 import os
 from typing import Any
 
-from penstock.protocols.http.management.context import Management, absent, fields_of, text_of
+from penstock.protocols.http.management.context import Management, absent, fields_of, number_of_limit, text_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.router.authentication.passwords import exported_hash, imported_hash
@@ -199,7 +199,7 @@ class _Users:
     async def put_limit(self, request: Request) -> Response:
         api = self._api
         api.require(request)
-        value = fields_of(await request.json(), ("value",))["value"]
+        value = number_of_limit(await request.json())
         name = self._known(request.names["user"])
         await api.kept(api.broker.administration.set_user_limits(name, {request.names["limit"]: value}))
         return Response(204)

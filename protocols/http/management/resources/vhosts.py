@@ -10,12 +10,14 @@ from penstock.protocols.http.management.context import (
     absent,
     fields_of,
     flag_of,
+    number_of_limit,
     table_of,
     text_of,
 )
 from penstock.protocols.http.management.plots import add_samples
 from penstock.protocols.http.management.resources.users import tags_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response, parsed
+from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.authorization.permissions import Permission
@@ -166,7 +168,7 @@ class _Vhosts:
 
     async def put_limit(self, request: Request) -> Response:
         api = self._api
-        value = fields_of(await request.json(), ("value",))["value"]
+        value = number_of_limit(await request.json())
         name = self._known(request)
         await api.kept(api.broker.administration.set_vhost_limits(name, {request.names["limit"]: value}))
         return Response(204)
@@ -231,14 +233,15 @@ class _Policies:
         name = request.names["name"]
         known = self._known(vhost, name) is not None
         priority = body.get("priority", 0)
-        if isinstance(priority, str) and priority.lstrip("-").isdigit():
+        if isinstance(priority, str) and priority.isascii() and priority.removeprefix("-").isdigit():
             priority = int(priority)
+        number = whole(priority)
         lsn = api.broker.administration.put_policy(
             vhost.name,
             name,
             pattern=body["pattern"],
             definition=table_of(body, "definition"),
-            priority=priority,
+            priority=priority if number is None else number,
             apply_to=body.get("apply-to", "all"),
             operator=self._operator,
         )

@@ -1,0 +1,144 @@
+"""The management API's OpenAPI document is true: requests made from it are taken, and none is a fault."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
+
+from tests.support.brokers import Gateway
+from tests.support.limits import LIMIT_S
+from tests.support.management import SETTINGS, Api
+
+pytestmark = pytest.mark.penstock_only("this is about penstock's own document")
+
+EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "4"))
+"""Requests for each operation that takes a body; `make fuzz-http` sets it."""
+NAMES = {
+    "vhost": "%2F",
+    "name": "fuzz",
+    "source": "amq.topic",
+    "destination": "q",
+    "user": "fuzz",
+    "exchange": "amq.topic",
+    "limit": "max-connections",
+    "props": "~",
+    "component": "none",
+    "password": "p%C3%A4ss",
+    "node": "none",
+    "within": "1",
+    "unit": "weeks",
+    "port": "1",
+    "protocol": "amqp",
+}
+EXPLAINED = {
+    "the payload is not base64": "In base64, if payload_encoding says so.",
+    "is not of the form": "A regular expression.",
+    "regular expression": "A regular expression.",
+    "the property": "AMQP's, such as content_type.",
+    "the message cannot be encoded": "AMQP's, such as content_type.",
+    "x-": "Those of docs/reference/amqp.md, such as x-max-length.",
+    "argument": "Those of docs/reference/amqp.md, such as x-max-length.",
+    "inequivalent arg": "As it is, if it is there.",
+    "password_hash": "As an export has it, in base64; empty: none.",
+    "no_such_user": "Names of users that are there.",
+}
+"""Refusals that no schema can express, and the words of the document that say so."""
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Gateway(tmp_path_factory.mktemp("openapi"), settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def document(gateway: Gateway) -> Any:
+    """Read without a login."""
+    answer = httpx.get(f"http://127.0.0.1:{gateway.ports['management']}/api/openapi.json", timeout=LIMIT_S)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_each_route_is_there(document: Any, gateway: Gateway) -> None:
+    paths = document["paths"]
+    assert {"get", "put", "delete", "parameters"} == set(paths["/api/queues/{vhost}/{name}"])
+    assert "/api/openapi.json" not in paths
+    assert len(paths) > 80
+    # A route with a body and no schema would be refused for want of one, for everybody who reads this.
+    without = [
+        (method, path)
+        for path, item in paths.items()
+        for method in ("put", "post")
+        if method in item and "requestBody" not in item[method]
+    ]
+    api = Api(gateway)
+    for method, path in without:
+        status = api.send(method.upper(), _named(path)).status_code
+        assert (
+            status not in (200, 201, 500) and api.send(method.upper(), _named(path), {}).status_code == status
+        )
+    api.close()
+
+
+def _named(path: str) -> str:
+    return path.removeprefix("/api/").format(**NAMES)
+
+
+def test_requests_made_from_the_document_are_taken(document: Any, gateway: Gateway) -> None:
+    schema = schemathesis.openapi.from_dict(document)
+    schema.config.update(base_url=f"http://127.0.0.1:{gateway.ports['management']}")
+    api = Api(gateway)
+    api.send("PUT", "queues/%2F/q", {"durable": True})
+    words, faults, refused, cases = str(document), list[Any](), list[Any](), 0
+    for path, item in document["paths"].items():
+        for method in sorted(item.keys() - {"parameters"}):
+            for body, answer in _tried(api, schema[path][method.upper()], "requestBody" in item[method]):
+                cases += 1
+                # Checks of health say by 503 that something is not as it should be.
+                if answer.status_code >= 500 and not path.startswith("/api/health/"):
+                    faults.append((method, path, body, answer.text))
+                if answer.status_code != 400 or body is None:
+                    continue
+                reason = str(answer.json().get("reason"))
+                if reason.startswith("404 NOT_FOUND"):  # RabbitMQ's way to say it of an exchange
+                    continue
+                if not any(why in reason and said in words for why, said in EXPLAINED.items()):
+                    refused.append((method, path, body, reason))
+    api.close()
+    assert faults == [], f"{len(faults)} of {cases} requests were too much for the gateway"
+    assert refused == [], f"{len(refused)} of {cases} requests were refused"
+
+
+def _tried(api: Api, operation: Any, has_body: bool) -> list[tuple[Any, Any]]:
+    """The bodies and answers of requests for one operation."""
+    found: list[tuple[Any, Any]] = []
+
+    @settings(
+        max_examples=EXAMPLES if has_body else 1,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy())
+    def run(case: Any) -> None:
+        if "user" in case.path:
+            api.send("PUT", "users/fuzz", {"tags": "", "password_hash": ""})
+        if isinstance(case.body, dict) and "users" in case.body:
+            case.body["users"] = ["fuzz"]
+        case.path_parameters = {name: NAMES[name] for name in case.path_parameters}
+        case.headers = {}
+        answer = case.call(auth=("guest", "guest"), timeout=LIMIT_S)
+        case.validate_response(answer, checks=[status_code_conformance, content_type_conformance])
+        found.append((case.body if has_body else None, answer))
+
+    run()
+    return found

@@ -15,6 +15,7 @@ import pytest
 from pamqp import commands
 
 from penstock.cli import main
+from penstock.migrate.rabbitmq import shovel
 from tests.support.amqp_client import Connection
 from tests.support.brokers import ROOT, Broker, BrokerMissing, Gateway, RabbitMQ
 from tests.support.data_plane import until
@@ -249,13 +250,67 @@ def test_the_way_back_says_what_rabbitmq_does_not_know(
 def test_a_queue_that_cannot_be_moved_is_said_and_stops_no_other(
     rabbitmq: RabbitMQ, gateway: Gateway, unique: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    missing, there = unique + "a", unique + "b"
-    for queue in (missing, there):
+    missing, there, full = unique + "a", unique + "b", unique + "c"
+    for queue in (missing, there, full):
         fill(rabbitmq, queue, range(3))
+    limits = {"x-max-length": 1, "x-overflow": "reject-publish"}
     with api(gateway.ports["management"]) as target:
         target.put(f"queues/%2F/{there}", json={"durable": True}).raise_for_status()
+        target.put(f"queues/%2F/{full}", json={"durable": True, "arguments": limits}).raise_for_status()
     command = words(rabbitmq, gateway, "--apply", "--only", "messages", "--queues", f"{unique}.")
     assert main(command) == 1
-    assert f"the target has no queue '{missing}'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"the target has no queue '{missing}'" in said
+    assert f"queue '{full}' of the target refuses messages" in said
+    assert empty(gateway, full) + empty(rabbitmq, full) == [0, 1, 2]
+    with api(gateway.ports["management"]) as target:
+        # Its arguments would be a conflict for the other tests.
+        target.delete(f"queues/%2F/{full}").raise_for_status()
     assert empty(gateway, there) == [0, 1, 2]
     assert empty(rabbitmq, missing) == [0, 1, 2]
+
+
+def test_a_move_that_follows_takes_new_messages_until_it_is_told_to_stop(
+    rabbitmq: RabbitMQ, gateway: Gateway, unique: str
+) -> None:
+    fill(rabbitmq, unique, range(3))
+    command = words(rabbitmq, gateway, "--apply", "--queues", unique, "--follow")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    moving = subprocess.Popen([sys.executable, "-m", "penstock", *command], env=environment)
+    try:
+        with api(gateway.ports["management"]) as target:
+
+            def messages() -> int:
+                count: int = target.get(f"queues/%2F/{unique}").json().get("messages", 0)
+                return count
+
+            until(lambda: messages() == 3)
+            fill(rabbitmq, unique, range(3, 5))
+            until(lambda: messages() == 5)
+            moving.send_signal(signal.SIGINT)
+            assert moving.wait(LIMIT_S) == 130
+            assert target.get("users/penstock-migrate").status_code == 404
+    finally:
+        moving.kill()
+        moving.wait()
+    assert empty(gateway, unique) == list(range(5))
+    assert empty(rabbitmq, unique) == []
+
+
+def test_a_queue_whose_messages_another_consumer_gets_is_said(
+    rabbitmq: RabbitMQ,
+    gateway: Gateway,
+    unique: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shovel, "_STARVED_S", 0.5)
+    with connect(rabbitmq) as connection:
+        channel = connection.channel()
+        channel.queue_declare(unique, durable=True, arguments={"x-single-active-consumer": True})
+        channel.basic_qos(prefetch_count=1)
+        channel.basic_consume(unique, lambda *_: None)
+        for body in (b"1", b"2"):
+            channel.basic_publish("", unique, body)
+        assert main(words(rabbitmq, gateway, "--apply", "--queues", unique)) == 1
+    assert "stop its single active or exclusive consumer" in capsys.readouterr().err

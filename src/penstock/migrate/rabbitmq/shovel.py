@@ -155,10 +155,14 @@ class _Run:
 
     async def _take_confirms(self) -> None:
         while True:
-            for raw in await self._target.frames():
-                if raw[0] == METHOD:
-                    self._take_confirm(raw)
-            self._settle()
+            frames = await self._target.frames()
+            try:
+                for raw in frames:
+                    if raw[0] == METHOD:
+                        self._take_confirm(raw)
+            finally:
+                # A refusal may stand behind confirms.
+                self._settle()
             await self._source.drain()
 
     def _take_confirm(self, raw: Raw) -> None:

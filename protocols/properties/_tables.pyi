@@ -58,7 +58,7 @@ def encode_table(table: dict[str, Value]) -> bytes:
     """The bytes of `table`, size word included. Plain integers become I, or l when they need 64 bits.
 
     Raises:
-        ValueError: a key longer than 255 bytes, or nesting deeper than 16 levels.
+        ValueError: a key longer than 255 bytes, nesting deeper than 16 levels, or a number that is too large.
 
     """
 

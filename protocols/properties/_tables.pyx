@@ -435,8 +435,10 @@ cdef int _put(list parts, object value, int depth) except -1:
     elif isinstance(value, int):
         if -0x80000000 <= value <= 0x7FFFFFFF:
             parts.append(struct.pack(">ci", b"I", value))
-        else:
+        elif -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
             parts.append(struct.pack(">cq", b"l", value))
+        else:
+            raise ValueError(f"an integer of a table has at most 64 bits with its sign, not {value}")
     elif isinstance(value, str):
         parts.append(b"S" + _sized((<str>value).encode("utf-8", "surrogateescape")))
     elif isinstance(value, ByteArray):
@@ -456,6 +458,8 @@ cdef int _put(list parts, object value, int depth) except -1:
         sign, digits, exponent = value.as_tuple()
         scale = max(-exponent, 0)
         whole = int(value.scaleb(scale))
+        if scale > 0xFF or not -0x80000000 <= whole <= 0x7FFFFFFF:
+            raise ValueError(f"a decimal of a table has at most 32 bits with its sign, not {value}")
         parts.append(struct.pack(">cBi", b"D", scale, whole))
     else:
         raise TypeError(f"no AMQP field type for {type(value).__name__}")

@@ -240,10 +240,17 @@ def test_one_header_is_read_as_all_are(headers: dict[str, Any], others: set[str]
 
 
 @given(block=st.binary(max_size=40), size=st.integers(0, 40))
-def test_no_bytes_mislead_who_looks_for_a_header(block: bytes, size: int) -> None:
+def test_no_bytes_mislead_a_search_for_a_header(block: bytes, size: int) -> None:
     block = b"\xe0\0\1a\0" + struct.pack(">I", size) + b"\5x-keyS" + block
     found = read_text_header(block, b"x-key")
     if isinstance(found, bytes):
         assert found in block
     assert found is None or len(found) <= size
     assert read_text_header(block, bytes(300)) is None
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, Decimal(2**31), Decimal(1).scaleb(-256)])
+def test_a_number_that_no_field_holds_is_refused_at_any_depth(value: object) -> None:
+    for table in ({"n": value}, {"n": [{"n": value}]}):
+        with pytest.raises(ValueError, match="has at most"):
+            encode_table(table)

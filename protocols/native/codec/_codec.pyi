@@ -103,8 +103,6 @@ class Codec:
         "foreign_user"."""
     def append_records(self, route: Route, key: bytes, records: bytes, count: int) -> int:
         """Append checked records, at least one; the position of the first."""
-    def leads_nowhere(self, key: bytes) -> bool:
-        """Whether what these records are published to by name, a topic or queue, is not there (any more)."""
     def route(self, key: bytes) -> Route:
         """Where records with this key block go."""
     def expect(

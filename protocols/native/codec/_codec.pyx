@@ -251,9 +251,6 @@ cdef class Codec:
         self.spent += RECORD_BYTES * <Py_ssize_t>count
         return append_records(self.appender, route, key, <const uint8_t*>PyBytes_AS_STRING(records), count)
 
-    def leads_nowhere(self, bytes key not None):
-        return leads_nowhere(self.route(key), key)
-
     def route(self, bytes key not None):
         return self.table.lookup(<const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
 

@@ -100,7 +100,7 @@ class Preparing:
 
     def _message(self, key: bytes, record: bytes) -> HalfMessage:
         check_records(self._session.codec, record, 1)
-        open_route(self._session.codec, key)
+        open_route(self._session, key)
         ((props, body),) = split_records(record, 1)
         found = parse(props)
         assert found is not None
@@ -120,6 +120,6 @@ class Preparing:
         half = halves.find(transaction, session.vhost.name, session.identity.username)
         if not commit:
             return {}, halves.rollback(half)
-        open_route(session.codec, half.place.key)
+        open_route(session, half.place.key)
         position, lsn = halves.commit(half)
         return {"position": position}, lsn

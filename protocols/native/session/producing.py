@@ -89,13 +89,16 @@ def check_records(codec: Codec, records: bytes, count: int) -> None:
         raise RequestError(checked, message, remedy=remedy)
 
 
-def open_route(codec: Codec, key: bytes) -> Route:
+def open_route(session: Session, key: bytes) -> Route:
     """Where records with this key block go. Raises RoutingError, RequestError: nowhere."""
-    route = codec.route(key)
+    route = session.codec.route(key)
+    if route.per_message and session.vhost.firehose.is_on:
+        # Each message is asked about then; who asks here looks at all of them at once.
+        route = session.vhost.route(session.identity, ENC_AMQP091, key, None)
     if route.error is not None:
         assert isinstance(route.error, PenstockError)
         raise route.error
-    if codec.leads_nowhere(key):
+    if key.startswith(b"\0") and not (route.routed or route.per_message):
         message, remedy = _WORDS["not_found"]
         raise RequestError("not_found", message, remedy=remedy)
     return route
@@ -335,7 +338,7 @@ class Producing:
             if checked != "ok":
                 message, remedy = _WORDS[checked]
                 raise RequestError(checked, message, remedy=remedy)
-            open_route(session.codec, producer.key)
+            open_route(session, producer.key)
             if producer.name:
                 raise RequestError(
                     "unsupported",
@@ -437,7 +440,7 @@ class Producing:
         with session.log.unit():
             for producer, _, records, count in batches:
                 # Resolved here, for the first message to a queue makes its feed.
-                route = session.codec.route(producer.key)
+                route = open_route(session, producer.key)
                 positions.append(session.codec.append_records(route, producer.key, records, count))
             lsn = session.log.appender.next_lsn - 1 if positions else 0
             for consumer, ranges in consumers:
@@ -473,7 +476,7 @@ class Producing:
                 if producer is None:
                     raise unknown_handle("producer", handle)
                 check_records(codec, records, count)
-                route = open_route(codec, producer.key)
+                route = open_route(self._session, producer.key)
                 if route.special:
                     raise RequestError(
                         "unsupported",

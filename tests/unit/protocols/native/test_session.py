@@ -384,7 +384,9 @@ def test_with_the_firehose_on_the_same_is_kept_and_refused(world: World) -> None
     client.session.vhost.firehose.turn(on=True)
     client.produce(1, b"kept")
     assert [kind for kind, _, _ in client.take()] == [0x12]
-    assert read_all(client) == [b"kept"]
+    together = client.answer_to(lambda id: wire.transact(id, [(1, [(PLAIN, b"together")])], []))
+    assert len(together["positions"]) == 1
+    assert read_all(client) == [b"kept", b"together"]
     client.request("delete_topic", topic="t")
     client.produce(1, b"lost?")
     refusals = [json.loads(payload) for kind, _, payload in client.take() if kind == 0x13]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,7 +16,7 @@ from penstock.protocols.http.data.openapi import document as openapi
 from penstock.protocols.http.management import openapi as management_openapi
 from penstock.protocols.http.management import sessions
 from penstock.protocols.http.management.app import add_management
-from penstock.protocols.http.management.context import Management
+from penstock.protocols.http.management.context import Management, Replication
 from penstock.protocols.http.management.node import overview
 from penstock.protocols.http.metrics.app import add_metrics, needs_no_login
 from penstock.protocols.http.server.app import ErrorTexts, HttpApp
@@ -58,8 +57,8 @@ class HttpOptions:
     history_bytes: int = 0
     """The most that histories of counters take; 0 = there are none."""
     webhooks: WebhookOptions = field(default_factory=WebhookOptions)
-    replication: Callable[[], Mapping[str, float]] | None = None
-    """Figures of the owner of a cluster; None: this gateway is alone."""
+    replication: Replication | None = None
+    """The owner's side of a cluster; None: this gateway is alone."""
 
 
 def _is_open(request: Request) -> bool:

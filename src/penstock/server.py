@@ -575,7 +575,7 @@ def _http_options(config: Config, log: Log, replica: Replica | None) -> http.Htt
         disk_free_limit=log.options.min_free_bytes,
         history_bytes=config.management.history_bytes,
         webhooks=_options(WebhookOptions, config.webhooks),
-        replication=None if replica is None else replica.statistics,
+        replication=replica,
     )
 
 

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock import __version__
 from penstock.protocols.http.management.history import History
@@ -63,6 +63,41 @@ class _Owner:
     """Stands for the API where a connection is asked for: it owns no exclusive queue."""
 
 
+class NodeOfCluster(Protocol):
+    """A node, as it told lately."""
+
+    @property
+    def node(self) -> str:
+        """Its name."""
+
+    @property
+    def role(self) -> str:
+        """owner, standby or gone."""
+
+    @property
+    def lag_entries(self) -> int:
+        """Entries of the log that it has not."""
+
+    @property
+    def lag_bytes(self) -> int:
+        """Their bytes."""
+
+    @property
+    def seen_s(self) -> float:
+        """Seconds since it told."""
+
+
+class Replication(Protocol):
+    """The owner's side of a cluster."""
+
+    @property
+    def nodes(self) -> Sequence[NodeOfCluster]:
+        """All nodes."""
+
+    def statistics(self) -> Mapping[str, float]:
+        """Figures for metrics, by name."""
+
+
 class Management:
     """See the module."""
 
@@ -80,12 +115,12 @@ class Management:
         certificates: Sequence[str] = (),
         forwarder: Forwarder | None = None,
         history_bytes: int = 0,
-        replication: Callable[[], Mapping[str, float]] | None = None,
+        replication: Replication | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`disk_free_limit`: publishers wait with less, in bytes. `certificates`: the server's files.
-        `history_bytes`: the most that histories of counters take; 0 = there are none. `replication`: figures
-        of the owner of a cluster."""
+        `history_bytes`: the most that histories of counters take; 0 = there are none. `replication`: of
+        the owner of a cluster."""
         self.app = app
         self.certificates = certificates
         self.broker = broker

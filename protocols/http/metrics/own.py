@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from penstock.protocols.http.management.context import Management
+from penstock.protocols.http.management.context import Management, Replication
 from penstock.protocols.http.metrics.exposition import Kind, metric
 from penstock.protocols.http.webhooks.delivery.worker import STATES
 from penstock.protocols.http.webhooks.endpoint import Outcome
 
-__all__ = ["own"]
+__all__ = ["own", "own_of_cluster"]
 
 
 def _one(name: str, kind: Kind, text: str, value: float) -> str:
@@ -78,12 +78,14 @@ def own(api: Management) -> Iterator[str]:
         yield metric(f"penstock_publishers_{name}", kind, text, values)  # type: ignore[arg-type]
     yield from _webhooks(api)
     if api.replication is not None:
-        yield from _replication(api.replication())
+        yield from own_of_cluster(api.replication)
     turns = api.broker.tick.turns
     yield _one("penstock_turns_total", "counter", "Turns of the event loop that moved messages", turns)
 
 
-def _replication(figures: Mapping[str, float]) -> Iterator[str]:
+def own_of_cluster(replication: Replication) -> Iterator[str]:
+    """Of the owner of a cluster, and of its standbys."""
+    figures = replication.statistics()
     for name, kind, text in (
         (
             "claim_offset",
@@ -102,6 +104,31 @@ def _replication(figures: Mapping[str, float]) -> Iterator[str]:
     ):
         suffix = "_total" if kind == "counter" else ""
         yield _one(f"penstock_cluster_{name}{suffix}", kind, text, figures[name])  # type: ignore[arg-type]
+    others = [({"node": node.node}, node) for node in replication.nodes if node.role != "owner"]
+    yield metric(
+        "penstock_cluster_standby",
+        "gauge",
+        "1 for a standby that follows the log, 0 for a node that is gone",
+        [(labels, int(node.role == "standby")) for labels, node in others],
+    )
+    yield metric(
+        "penstock_cluster_lag_entries",
+        "gauge",
+        "Entries of the log that a node has not",
+        [(labels, node.lag_entries) for labels, node in others],
+    )
+    yield metric(
+        "penstock_cluster_lag_bytes",
+        "gauge",
+        "Bytes of the entries that a node has not",
+        [(labels, node.lag_bytes) for labels, node in others],
+    )
+    yield metric(
+        "penstock_cluster_seen_seconds",
+        "gauge",
+        "Age of what is known of a node",
+        [(labels, node.seen_s) for labels, node in others],
+    )
 
 
 def _webhooks(api: Management) -> Iterator[str]:

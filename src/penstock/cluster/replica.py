@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from penstock.cluster.control import HANDOVER, note
+from penstock.cluster.control import HANDOVER, NodeStatus, note, status
 from penstock.cluster.standby import Claimed
 from penstock.log_core.files.files import Files
 from penstock.log_core.replication.committer import JournalCommitter
@@ -30,6 +30,7 @@ _BEAT_S: Final = 0.5
 _LOOK_S: Final = 0.1
 _NOTE_EACH_S: Final = 1.0
 _TRIM_EACH_S: Final = 5.0
+_LOOK_AT_NODES_S: Final = 5.0
 _SPARE_BYTES: Final = 1024**3
 """The journal may hold so much more than twice the folder before old copies are sent again."""
 
@@ -68,10 +69,13 @@ class Replica:
         self._unknown: set[str] = set()
         """Files whose place in the journal was not known at the last look."""
         self.owner.on_asked = self._asked
+        self.nodes: tuple[NodeStatus, ...] = ()
+        """All nodes, as they told some seconds ago."""
         self._thread = threading.Thread(target=self._run, name="penstock-replica", daemon=True)
         if claimed.sends_folder:
             self._send_folder()
         self._thread.start()
+        threading.Thread(target=self._look_at_nodes, name="penstock-nodes", daemon=True).start()
 
     def committer(self, files: Files, done: Callable[[int, int, OSError | None], object]) -> JournalCommitter:
         """The log's committer."""
@@ -133,6 +137,21 @@ class Replica:
             except Exception as error:
                 _LOG.exception("an internal error in the owner's upkeep")
                 owner.fail(JournalFailed(f"an internal error: {error!r}"))
+
+    def _look_at_nodes(self) -> None:
+        """A thread of its own, since Kafka may not answer for a while."""
+        alone = False
+        while not self._ends.wait(_LOOK_AT_NODES_S) and self.owner.failed is None:
+            try:
+                self.nodes = status(self._journal).nodes
+            except JournalFailed as error:
+                _LOG.debug("the nodes are not known: %s", error)
+                continue
+            was, alone = alone, not any(node.role == "standby" for node in self.nodes)
+            if alone and not was:
+                _LOG.warning("no standby follows the log: nobody would take over from this node")
+            elif was and not alone:
+                _LOG.info("a standby follows the log")
 
     def _note(self) -> None:
         position, owner = self._position, self.owner

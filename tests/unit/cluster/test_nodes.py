@@ -18,6 +18,7 @@ from penstock.cluster.replica import Replica
 from penstock.cluster.standby import Claimed, Standby
 from penstock.log_core.log import Log
 from penstock.log_core.replication.owner import boot_time
+from penstock.protocols.http.metrics.own import own_of_cluster
 from penstock.server import keep_lease
 from penstock.subscriptions.tick.tick import Tick
 from tests.cluster.faults import contents
@@ -218,6 +219,21 @@ class Pumped:
 
     def pump(self) -> None:
         self.pumped += 1
+
+
+def test_an_owner_knows_its_standbys_and_tells_them_in_metrics(
+    made: Callable[..., Node], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("penstock.cluster.replica._LOOK_AT_NODES_S", 0.05)
+    first = made("a")
+    with first.serving() as (replica, _):
+        wait_until(lambda: "no standby follows the log" in caplog.text)
+        made("b")
+        wait_until(lambda: [node.role for node in replica.nodes] == ["owner", "standby"])
+        told = "".join(own_of_cluster(replica))
+        assert 'penstock_cluster_standby{node="b"} 1\n' in told
+        assert 'penstock_cluster_lag_bytes{node="b"} ' in told
+        assert "penstock_cluster_lease_held 1\n" in told
 
 
 async def passed(holds: Callable[[], Any]) -> None:

@@ -481,6 +481,7 @@ def keep_lease(replica: Replica, log: Log, tick: Tick) -> None:
         left_s = replica.lease_s - replica.unanswered_s
         tick.serve_until(time.perf_counter() + left_s)
         log.set_alarm("journal", "Kafka does not confirm what was written", left_s < 0)
+        replica.serving(left_s >= 0)
 
     look()
     tick.every(_LEASE_LOOK_S, look)

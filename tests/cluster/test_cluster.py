@@ -169,6 +169,8 @@ def test_nodes_wait_for_kafka_and_stop_without_it(broker: Kafka, tmp_path: Path)
     settings = {"cluster.name": "waits", "server.drain_timeout_s": "1"}
     owner, standby, orphan = make_nodes(tmp_path, [broker], "abc", **settings)
     owner.settings["metrics.listen"] = f"127.0.0.1:{free_port()}"
+    for node in (owner, standby):
+        node.settings["cluster.health_listen"] = f"127.0.0.1:{free_port()}"
     with owner:
         wait_for_owner([owner])
         standby.launch()
@@ -177,6 +179,8 @@ def test_nodes_wait_for_kafka_and_stop_without_it(broker: Kafka, tmp_path: Path)
             for node in (standby, orphan):
                 node.wait_until_serving()
             publish(standby.amqp_port, 10)
+            assert health(owner) == {"healthz": 200, "readyz": 200, "owner": 200}
+            assert health(standby) == {"healthz": 200, "readyz": 200, "owner": 503}
             [process] = orphan.children()
             broker.kill9()
             orphan.kill9()
@@ -210,6 +214,9 @@ def consume_past_an_outage(owner: Node, broker: Kafka) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         assert page(owner, "readyz") == (503, "not ready\n")
+        deadline = time.monotonic() + 30
+        while health(owner) != {"healthz": 200, "readyz": 503, "owner": 200}:
+            assert time.monotonic() < deadline
         assert "penstock_cluster_lease_held 0\n" in page(owner, "metrics")[1]
         channel.basic_ack(method.delivery_tag)
         assert next(channel.consume("q", inactivity_timeout=1.0)) == (None, None, None)
@@ -222,10 +229,15 @@ def consume_past_an_outage(owner: Node, broker: Kafka) -> None:
     assert "penstock_cluster_lease_held 1\n" in page(owner, "metrics")[1]
 
 
-def page(node: Node, path: str) -> tuple[int, str]:
-    """Status and text of a page at the address of metrics."""
+def health(node: Node) -> dict[str, int]:
+    """Statuses of the node's own pages."""
+    return {name: page(node, name, "cluster.health_listen")[0] for name in ("healthz", "readyz", "owner")}
+
+
+def page(node: Node, path: str, listener: str = "metrics.listen") -> tuple[int, str]:
+    """Status and text of a page."""
     try:
-        with urlopen(f"http://{node.settings['metrics.listen']}/{path}", timeout=30) as found:
+        with urlopen(f"http://{node.settings[listener]}/{path}", timeout=30) as found:
             return found.status, found.read().decode()
     except HTTPError as error:
         return error.code, error.read().decode()

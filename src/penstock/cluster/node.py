@@ -39,7 +39,8 @@ def run_node(config: Config, serve: Serve, tell: Callable[[str], object]) -> int
     Args:
         config: Of the node.
         serve: Serves as the owner of a replica; its exit code.
-        tell: Told `standby` when the node follows the log, `owner OFFSET` when it has claimed it.
+        tell: Told `standby` when the node follows the log, `owner OFFSET` when it has claimed it, `reaches 1`
+            or `reaches 0` when its clients begin or cease to reach an owner that serves.
 
     Raises:
         ConfigError, StartError: the node cannot start; with the remedy.
@@ -62,7 +63,12 @@ def run_node(config: Config, serve: Serve, tell: Callable[[str], object]) -> int
             return 0
         tell(f"owner {claimed.claim}")
         replica = Replica(
-            journal, root, claimed, lease_s=config.cluster.lease_s, stop_s=config.server.drain_timeout_s
+            journal,
+            root,
+            claimed,
+            on_serving=lambda serves: tell(f"reaches {serves:d}"),
+            lease_s=config.cluster.lease_s,
+            stop_s=config.server.drain_timeout_s,
         )
         try:
             return serve(replica)
@@ -99,7 +105,7 @@ async def _stand_by(
         identity=_identity(config),
         suspect_s=config.cluster.suspect_s,
         on_follows=lambda: loop.call_soon_threadsafe(follows),
-        on_owner=lambda owner: loop.call_soon_threadsafe(relay.follow, owner),
+        on_owner=lambda owner: loop.call_soon_threadsafe(knows, owner),
     )
     ended: asyncio.Future[Claimed | None] = loop.create_future()
 
@@ -107,6 +113,10 @@ async def _stand_by(
         tell("standby")
         words = " ".join(f"{name}={address}" for name, address in addresses.items())
         print(f"standby node={node_name(config)} {words} data={root.absolute()}", flush=True)
+
+    def knows(owner: dict[str, object] | None) -> None:
+        relay.follow(owner)
+        tell(f"reaches {owner is not None:d}")
 
     def run() -> None:
         try:

@@ -44,11 +44,15 @@ class Replica:
         root: Path,
         claimed: Claimed,
         *,
+        on_serving: Callable[[bool], object] = lambda serves: None,
         lease_s: float,
         stop_s: float,
         spare_bytes: int = _SPARE_BYTES,
     ) -> None:
-        """`lease_s`: as cluster.lease_s; `stop_s`: a stop waits so many seconds for Kafka."""
+        """`on_serving` is told whether messages are handed out; `lease_s`: as cluster.lease_s; `stop_s`: a
+        stop waits so many seconds for Kafka."""
+        self._on_serving = on_serving
+        self._serves = False
         position = claimed.position
         self.owner: Final = Owner(
             journal, claimed.claim, position.begins, position.nbytes, answered_at=claimed.sent_at
@@ -85,6 +89,12 @@ class Replica:
     def unanswered_s(self) -> float:
         """Seconds since the newest entry that Kafka answered was sent."""
         return boot_time() - self.owner.answered_at
+
+    def serving(self, on: bool) -> None:
+        """Messages are handed out, or not, as the lease says."""
+        if on != self._serves:
+            self._serves = on
+            self._on_serving(on)
 
     def statistics(self) -> dict[str, float]:
         """Figures for metrics, by name."""

@@ -44,8 +44,10 @@ def node_name(config: Config) -> str:
 
 
 def listeners(config: Config) -> Iterator[tuple[str, Address]]:
-    """The TCP listeners that are on, as `section.option` and address."""
+    """The TCP listeners of the owner that are on, as `section.option` and address."""
     for section in dataclasses.fields(config):
+        if section.name == "cluster":
+            continue
         options = getattr(config, section.name)
         for option in dataclasses.fields(options):
             value = getattr(options, option.name)

@@ -20,8 +20,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from penstock.cluster.health import Health, Pages
 from penstock.cluster.settings import journal_options
-from penstock.config import Config
+from penstock.config import Address, Config
 from penstock.errors import PenstockError
 from penstock.log_core.replication.entries import Kind, encode
 from penstock.log_core.replication.kafka import KafkaJournal, client_library
@@ -56,7 +57,12 @@ def child_pipe() -> Callable[[str], object]:
         os._exit(1)  # nobody else would end it
 
     threading.Thread(target=watch, name="penstock-supervised", daemon=True).start()
-    return lambda line: os.write(told, f"{line}\n".encode())
+
+    def tell(line: str) -> None:
+        with contextlib.suppress(BrokenPipeError):  # `watch` ends the process
+            os.write(told, f"{line}\n".encode())
+
+    return tell
 
 
 class _Child:
@@ -79,6 +85,8 @@ class _Child:
         self.started_at = time.monotonic()
         self.followed = False
         self.claim: int | None = None
+        self.reaches = False
+        """Clients of the node reach an owner that serves."""
 
     def look(self, seconds: float = 0.0) -> None:
         """Take in the lines that it told, waiting for one, or for its end."""
@@ -90,7 +98,9 @@ class _Child:
             word, _, rest = line.decode().partition(" ")
             self.followed = True
             if word == "owner":
-                self.claim = int(rest)
+                self.claim, self.reaches = int(rest), False
+            elif word == "reaches":
+                self.reaches = rest == "1"
 
     def reload(self, *_: object) -> None:
         """Pass SIGHUP on, once it would not end the process: an owner reads its configuration again."""
@@ -131,12 +141,19 @@ class _Releaser:
         threading.Thread(target=work, name="penstock-release", daemon=True).start()
 
 
+def _health(children: list[_Child]) -> Health:
+    if not children or children[0].process.returncode is not None:
+        return Health(False, False, False)
+    [child] = children
+    return Health(child.followed, child.reaches, child.claim is not None)
+
+
 def supervise_node(config: Config) -> int:
     """Run the node until SIGTERM or SIGINT; the exit code.
 
     Raises:
         ConfigError: settings exclude each other.
-        StartError: the library of Kafka is missing.
+        StartError: the library of Kafka is missing, or the port of cluster.health_listen is taken.
 
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -147,8 +164,12 @@ def supervise_node(config: Config) -> int:
         signal.signal(number, lambda *_: stopping.set())
     manager, releaser = ServiceManager(), _Releaser(config)
     delay_s, alive_at, is_ready = 0.0, 0.0, False
+    children: list[_Child] = []
+    if config.cluster.health_listen:
+        Pages(Address.parse(config.cluster.health_listen), lambda: _health(children))
     while True:
         child = _Child()
+        children[:] = [child]
         signal.signal(signal.SIGHUP, child.reload)
         asked = False
         while child.process.poll() is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from penstock.config.kinds import Choice, Names, Seconds, Switch, Text, option
+from penstock.config.kinds import Choice, Listen, Names, Seconds, Switch, Text, option
 
 __all__ = ["Cluster", "Kafka"]
 
@@ -28,6 +28,14 @@ class Cluster:
             Text(),
             "Host name or address where the other nodes reach the listeners of this one. Empty: the host "
             "of each listener.",
+        ),
+    )
+    health_listen: str = field(
+        default="",
+        metadata=option(
+            Listen(),
+            "Address of pages for load balancers: /healthz, /readyz and /owner of this node itself. Other "
+            "listeners of a standby answer as the owner does. Empty: none.",
         ),
     )
     lease_s: float = field(

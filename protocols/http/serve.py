@@ -51,6 +51,8 @@ class HttpOptions:
     metrics: Address | None = None
     cluster: str = "localhost"
     """The name of this gateway, in the API and in metrics."""
+    node: str = ""
+    """The name of this node among those of a cluster."""
     data_dir: Path = Path("data")
     disk_free_limit: int = 0
     """Publishers are stopped with less free space, in bytes."""
@@ -133,6 +135,7 @@ def serve(
         forwarder=front_end.forwarder,
         history_bytes=options.history_bytes,
         replication=options.replication,
+        node=options.node,
     )
     add_management(api)
     if managed:

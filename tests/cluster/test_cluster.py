@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pika
 import pytest
@@ -168,7 +168,8 @@ def test_a_cluster_loses_nothing_when_its_owner_fails(broker: Kafka, tmp_path: P
 def test_nodes_wait_for_kafka_and_stop_without_it(broker: Kafka, tmp_path: Path) -> None:
     settings = {"cluster.name": "waits", "server.drain_timeout_s": "1"}
     owner, standby, orphan = make_nodes(tmp_path, [broker], "abc", **settings)
-    owner.settings["metrics.listen"] = f"127.0.0.1:{free_port()}"
+    for listener in ("metrics.listen", "management.listen"):
+        owner.settings[listener] = f"127.0.0.1:{free_port()}"
     for node in (owner, standby):
         node.settings["cluster.health_listen"] = f"127.0.0.1:{free_port()}"
     with owner:
@@ -189,6 +190,10 @@ def test_nodes_wait_for_kafka_and_stop_without_it(broker: Kafka, tmp_path: Path)
             broker.start()
             publish(owner.amqp_port, 10)
             assert depth(owner.amqp_port) == 20 and owner.is_owner
+            deadline = time.monotonic() + 30
+            while nodes_of(owner) != [("penstock@a", True), ("penstock@b", False), ("penstock@c", False)]:
+                assert time.monotonic() < deadline, nodes_of(owner)
+                time.sleep(0.1)
             consume_past_an_outage(owner, broker)
             owner.clean_exit_codes = frozenset({0, 1})  # 1: it cannot say that all is kept
             os.kill(broker.pid, signal.SIGSTOP)
@@ -227,6 +232,13 @@ def consume_past_an_outage(owner: Node, broker: Kafka) -> None:
     connection.close()
     assert page(owner, "readyz") == (200, "ok\n")
     assert "penstock_cluster_lease_held 1\n" in page(owner, "metrics")[1]
+
+
+def nodes_of(node: Node) -> list[tuple[str, bool]]:
+    """The nodes and whether they run, by the management API."""
+    address = f"http://{node.settings['management.listen']}/api/nodes"
+    with urlopen(Request(address, headers={"authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="}), timeout=30) as found:
+        return [(row["name"], row["running"]) for row in json.load(found)]
 
 
 def health(node: Node) -> dict[str, int]:

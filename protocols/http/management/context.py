@@ -116,11 +116,12 @@ class Management:
         forwarder: Forwarder | None = None,
         history_bytes: int = 0,
         replication: Replication | None = None,
+        node: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`disk_free_limit`: publishers wait with less, in bytes. `certificates`: the server's files.
         `history_bytes`: the most that histories of counters take; 0 = there are none. `replication`: of
-        the owner of a cluster."""
+        the owner of a cluster. `node`: its name among the nodes; empty: that of the cluster."""
         self.app = app
         self.certificates = certificates
         self.broker = broker
@@ -132,7 +133,7 @@ class Management:
         self.place = ("http", "management")
         """Where other workers serve the same."""
         number = forwarder.me if forwarder is not None else 0
-        self.node = f"penstock-{number}@{cluster}" if number else f"penstock@{cluster}"
+        self.node = f"penstock-{number}@{node or cluster}" if number else f"penstock@{node or cluster}"
         self.cluster = cluster
         self.data_dir = data_dir
         self.disk_free_limit = disk_free_limit

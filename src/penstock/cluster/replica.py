@@ -90,6 +90,11 @@ class Replica:
         """Seconds since the newest entry that Kafka answered was sent."""
         return boot_time() - self.owner.answered_at
 
+    @property
+    def name(self) -> str:
+        """Of this node."""
+        return str(self._identity["node"])
+
     def serving(self, on: bool) -> None:
         """Messages are handed out, or not, as the lease says."""
         if on != self._serves:

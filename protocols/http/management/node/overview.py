@@ -336,7 +336,8 @@ class _Overview:
 
     async def nodes(self, request: Request) -> Response:
         self._api.require(request, "monitoring")
-        return await reply_list(request, [self._node()], lambda item: item, lambda item: (item["name"],))
+        rows = [self._node(), *_other_nodes(self._api)]
+        return await reply_list(request, rows, lambda item: item, lambda item: (item["name"],))
 
     async def node(self, request: Request) -> Response:
         self._api.require(request, "monitoring")
@@ -462,3 +463,21 @@ _MEMORY_PARTS: Final = (
 
 def _exchange_types() -> list[dict[str, Any]]:
     return [{"name": name, "description": f"AMQP {name} exchange", "enabled": True} for name in sorted(TYPES)]
+
+
+def _other_nodes(api: Management) -> list[dict[str, Any]]:
+    """The other nodes of the cluster, as RabbitMQ shows a node of which it has no figures."""
+    if api.replication is None:
+        return []
+    return [
+        {
+            "name": f"penstock@{node.node}",
+            "type": "disc",
+            "running": node.role == "standby",
+            "role": node.role,
+            "lag_entries": node.lag_entries,
+            "lag_bytes": node.lag_bytes,
+        }
+        for node in api.replication.nodes
+        if node.role != "owner"
+    ]

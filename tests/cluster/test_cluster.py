@@ -182,6 +182,7 @@ def test_nodes_wait_for_kafka_and_stop_without_it(broker: Kafka, tmp_path: Path)
             publish(standby.amqp_port, 10)
             assert health(owner) == {"healthz": 200, "readyz": 200, "owner": 200}
             assert health(standby) == {"healthz": 200, "readyz": 200, "owner": 503}
+            wait_for_nodes(owner, a=True, b=True, c=True)
             [process] = orphan.children()
             broker.kill9()
             orphan.kill9()
@@ -190,10 +191,7 @@ def test_nodes_wait_for_kafka_and_stop_without_it(broker: Kafka, tmp_path: Path)
             broker.start()
             publish(owner.amqp_port, 10)
             assert depth(owner.amqp_port) == 20 and owner.is_owner
-            deadline = time.monotonic() + 30
-            while nodes_of(owner) != [("penstock@a", True), ("penstock@b", False), ("penstock@c", False)]:
-                assert time.monotonic() < deadline, nodes_of(owner)
-                time.sleep(0.1)
+            wait_for_nodes(owner, a=True, b=False, c=False)
             consume_past_an_outage(owner, broker)
             owner.clean_exit_codes = frozenset({0, 1})  # 1: it cannot say that all is kept
             os.kill(broker.pid, signal.SIGSTOP)
@@ -202,6 +200,15 @@ def test_nodes_wait_for_kafka_and_stop_without_it(broker: Kafka, tmp_path: Path)
             finally:
                 os.kill(broker.pid, signal.SIGCONT)
             assert gone is None or select.select([gone], [], [], 60)[0], "it outlived its supervisor"
+
+
+def wait_for_nodes(owner: Node, **running: bool) -> None:
+    """Wait until the owner's management API lists these nodes, running or not."""
+    wanted = [(f"penstock@{name}", is_running) for name, is_running in running.items()]
+    deadline = time.monotonic() + 60
+    while nodes_of(owner) != wanted:
+        assert time.monotonic() < deadline, nodes_of(owner)
+        time.sleep(0.1)
 
 
 def consume_past_an_outage(owner: Node, broker: Kafka) -> None:

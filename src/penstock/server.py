@@ -182,8 +182,6 @@ def open_log(
         StartError: the data folder is locked, damaged or unusable, the disk is full.
 
     """
-    if replica is None and forget_journal(Path(config.log.data_dir)):
-        logger.warning("the data folder was a node's of a cluster: from now on it is this gateway's alone")
     log = Log.open(
         Path(config.log.data_dir),
         _log_options(config),
@@ -191,6 +189,9 @@ def open_log(
         files=None if replica is None else replica.files,
         committer=Committer if replica is None else replica.committer,
     )
+    # Once it is locked: the node may still run.
+    if replica is None and forget_journal(Path(config.log.data_dir)):
+        logger.warning("the data folder was a node's of a cluster: from now on it is this gateway's alone")
     recovery = log.recovery
     logger.info(
         "log opened",

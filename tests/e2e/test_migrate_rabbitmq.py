@@ -112,7 +112,7 @@ def test_a_dry_run_says_what_differs_and_why(
         target.delete(f"queues/%2F/{unique}").raise_for_status()
         assert main(words(rabbitmq, gateway, "--apply", "--only", "definitions")) == 0
         assert target.get(f"queues/%2F/{unique}").json()["policy"] == unique
-        whoami = httpx.get(f"{target.base_url}whoami", auth=(unique, "old"))
+        whoami = httpx.get(f"{target.base_url}whoami", auth=(unique, "old"), timeout=LIMIT_S)
         assert whoami.status_code in (200, 401) and whoami.json().get("name", unique) == unique
         source.delete(f"queues/%2F/{unique}")
         source.delete(f"policies/%2F/{unique}")

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.brokers import ROOT, Gateway
 from tests.support.data_plane import SERVED, make_queue, open_client
+from tests.support.limits import LIMIT_S
 
 pytestmark = pytest.mark.penstock_only("these are penstock's own rules")
 
@@ -60,7 +61,9 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, 
         base = f"http://127.0.0.1:{gateway.ports['metrics']}"
         found = [{"__name__": "up", "job": "penstock"}]
         for job in jobs:
-            page = httpx.get(base + job.get("metrics_path", "/metrics"), params=job.get("params", {}))
+            page = httpx.get(
+                base + job.get("metrics_path", "/metrics"), params=job.get("params", {}), timeout=LIMIT_S
+            )
             assert page.status_code == 200
             for family in text_string_to_metric_families(page.text):
                 found += [{"__name__": sample.name, **sample.labels} for sample in family.samples]

@@ -49,11 +49,11 @@ async def test_messages_sent_behind_a_refused_one_are_kept(client: penstock.Clie
 
 async def test_a_producer_goes_on_when_a_full_queue_has_room_again(client: penstock.Client) -> None:
     arguments = {"x-max-length": 2, "x-overflow": "reject-publish"}
-    await client.request("declare_queue", queue="q", arguments=arguments)
+    await client.call("declare_queue", queue="q", arguments=arguments)
     async with client.producer(queue="q", name="p", batch_messages=1) as producer:
         assert await sent(producer, [(str(at), {}) for at in range(5)]) == ["kept"] * 2 + ["full"] * 3
-        await client.request("purge_queue", queue="q")
+        await client.call("purge_queue", queue="q")
         assert await sent(producer, [("5", {}), ("6", {})]) == ["kept"] * 2
-        assert (await client.request("purge_queue", queue="q"))["messages"] == 2
+        assert (await client.call("purge_queue", queue="q"))["messages"] == 2
         assert await sent(producer, [("7", {})]) == ["kept"]
-    assert (await client.request("purge_queue", queue="q"))["messages"] == 1
+    assert (await client.call("purge_queue", queue="q"))["messages"] == 1

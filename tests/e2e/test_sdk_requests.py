@@ -19,6 +19,7 @@ from paho.mqtt.properties import Properties
 import penstock
 import penstock.sync
 from penstock.testing import Gateway
+from tests.support.limits import LIMIT_S
 
 WAIT_S = 60.0
 
@@ -131,7 +132,10 @@ async def test_pika_responds(client: penstock.Client, gateway: Gateway) -> None:
 
 def test_mqtt_and_http_clients_take_part(gateway: Gateway) -> None:
     """An MQTT 5 client requests by a topic and is answered at another; HTTP answers a direct reply-to."""
-    with amqp(gateway) as channel, httpx.Client(base_url=gateway.http_url, auth=("guest", "guest")) as http:
+    with (
+        amqp(gateway) as channel,
+        httpx.Client(base_url=gateway.http_url, auth=("guest", "guest"), timeout=LIMIT_S) as http,
+    ):
         with squares(gateway, mqtt_filter="ask/square", subscription="squares"):
             told = threading.Event()
             replies: list[Any] = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +25,9 @@ pytest_plugins = ["tests.support.reports"]
 
 # Hundreds of processes are started: each would compile the gateway's 480 modules anew, half a second of CPU.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell without job control starts processes in the background with SIGINT ignored, and they pass that on.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # pika gives a connection 15 s to open; no test is about that limit.
 pika.connection.Parameters.DEFAULT_SOCKET_TIMEOUT = LIMIT_S

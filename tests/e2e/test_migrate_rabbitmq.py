@@ -294,7 +294,8 @@ def test_a_move_that_follows_takes_new_messages_until_it_is_told_to_stop(
         moving.kill()
         moving.wait()
     assert empty(gateway, unique) == list(range(5))
-    assert empty(rabbitmq, unique) == []
+    # The last two may have been confirmed and not acknowledged: the next run repeats these.
+    assert empty(rabbitmq, unique) in ([], [4], [3, 4])
 
 
 def test_a_queue_whose_messages_another_consumer_gets_is_said(

@@ -157,7 +157,7 @@ def test_a_session_that_ends_is_said_and_gone_on_from(
     with watched_page(browser, f"http://127.0.0.1:{gateway.ports['management']}", refusals=True) as page:
         sign_in(page, unique, "p", at="#/queues")
         assert api.status("PUT", f"users/{unique}", {"password": "q", "tags": "monitoring"}) == 204
-        expect(page.get_by_text("The session has ended. Sign in again.")).to_be_visible(timeout=30_000)
+        expect(page.get_by_text("The session has ended. Sign in again.")).to_be_visible()
         page.get_by_label("User name").fill(unique)
         page.get_by_label("Password").fill("q")
         page.keyboard.press("Enter")
@@ -174,12 +174,12 @@ def test_a_gateway_that_is_away_is_said_and_gone_on_with(
             sign_in(page, at="#/queues")
             expect(page.get_by_role("status")).to_have_text("0 of 0")
             gateway.terminate()
-            expect(page.get_by_role("alert")).to_contain_text("does not answer", timeout=30_000)
+            expect(page.get_by_role("alert")).to_contain_text("does not answer")
             gateway.start()
             with closing(Api(gateway)) as api:
                 assert api.status("PUT", f"queues/%2F/{unique}", {}) == 201
             # Neither the page nor its user does anything for that, and the session is the same.
-            expect(page.get_by_role("link", name=unique)).to_be_visible(timeout=30_000)
+            expect(page.get_by_role("link", name=unique)).to_be_visible()
             expect(page.get_by_role("alert")).to_have_count(0)
 
 

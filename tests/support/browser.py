@@ -9,7 +9,9 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+from tests.support.limits import LIMIT_S
 
 __all__ = ["chromium", "obstacles", "watched_page"]
 
@@ -26,6 +28,7 @@ def chromium() -> Iterator[Browser]:
     """The browser that is installed; nothing is downloaded."""
     path = shutil.which("chromium")
     assert path is not None, "the tests need Chromium: sudo apt-get install chromium"
+    expect.set_options(timeout=1000 * LIMIT_S)  # 5 s, and the machine may be busy
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         yield browser
@@ -59,7 +62,7 @@ def watched_page(
     page.on("console", said)
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("dialog", lambda dialog: wrong.append(f"a script asks: {dialog.message}"))
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(1000 * LIMIT_S)
     yield page
     context.close()
     assert not wrong, wrong

@@ -1,6 +1,6 @@
 /** The shell: signing in, navigation, the page that the address names, keys for all pages. */
 
-import { html, render, useEffect, useRef, useState, useErrorBoundary } from "./vendor/preact.js";
+import { html, render, useEffect, useLayoutEffect, useRef, useState, useErrorBoundary } from "./vendor/preact.js";
 import { get, send, whenSignedOut } from "./api.js";
 import { change, link, usePlace } from "./location.js";
 import { useLoaded } from "./parts.js";
@@ -107,7 +107,8 @@ function Shell({ user, signOut }) {
   useEffect(() => {
     document.title = page ? `${[...here.names, page[1]].join(" · ")} · penstock` : "penstock";
   });
-  useEffect(() => {
+  // Before the page is painted: a key that is pressed at once counts.
+  useLayoutEffect(() => {
     let leading = false;
     const pressed = (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;

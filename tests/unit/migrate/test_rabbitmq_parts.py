@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pamqp import commands
 from pamqp.header import ContentHeader
 
+from penstock.cli import main
 from penstock.migrate.rabbitmq.copies import harmless
 from penstock.migrate.rabbitmq.definitions import for_rabbitmq, say_ineffective
 from penstock.migrate.rabbitmq.queues import Queue, choose
@@ -128,3 +129,17 @@ def test_rabbitmq_gets_only_what_it_knows() -> None:
         "policies: vhost=/ name=p: cleanup",
         "policies: vhost=/ name=q: cleanup",
     ]
+
+
+def test_a_rabbitmq_that_never_answered_is_not_waited_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cli.migrate.shared.time.sleep", lambda seconds: pytest.fail("it waits"))
+    assert main(["migrate", "rabbitmq", "http://127.0.0.1:9"]) == 1
+    assert "rabbitmq_management" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("conf", "mosquitto"):
+        assert main(["migrate", verb, "/nowhere"]) == 1
+        assert "error: /nowhere cannot be read: No such file or directory; name a " in capsys.readouterr().err

@@ -18,6 +18,8 @@ from penstock.cli.nouns import add_target
 from penstock.cli.terminal import progress
 
 if TYPE_CHECKING:
+    from http.client import HTTPResponse
+
     from penstock.migrate.rabbitmq.moving import Drained
     from penstock.migrate.report import Report
 
@@ -58,12 +60,35 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise argparse.ArgumentTypeError(f"not a regular expression: {error}") from error
 
 
+class _RabbitMQ(Client):
+    """RabbitMQ's management API, with the user in the URL: PENSTOCK_USER is a user of penstock."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        super().__init__(url, login=(unquote(parts.username or "guest"), unquote(parts.password or "guest")))
+
+    def _refused(self, text: bytes, answer: HTTPResponse) -> ApiError:
+        found = super()._refused(text, answer)
+        if found.status not in (401, 403):
+            return found
+        said = f"RabbitMQ at {self.address} refused user '{self.user}'"
+        remedy = "name a user with the tag administrator: http://USER:PASSWORD@HOST:PORT"
+        return ApiError(said, found.status, remedy=remedy)
+
+    def _unreachable(self, error: Exception) -> ApiError:
+        return ApiError(
+            f"no answer from RabbitMQ's management API at {self.address}: {error}",
+            0,
+            remedy="start it, enable its plug-in rabbitmq_management, or correct the URL",
+        )
+
+
 class _Side:
     """One of both brokers."""
 
-    def __init__(self, url: str, amqp: str | None, *, login: tuple[str, str] | None = None) -> None:
-        self.client = Client(url, login=login)
-        self.api = RetryingClient(self.client)
+    def __init__(self, client: Client, amqp: str | None) -> None:
+        self.client = client
+        self.api = RetryingClient(client)
         self._amqp = amqp
 
     def amqp(self) -> tuple[str, int]:
@@ -71,11 +96,8 @@ class _Side:
 
 
 def _rabbitmq(parsed: argparse.Namespace) -> int:
-    parts = urlsplit(parsed.source)
-    # PENSTOCK_USER is a user of penstock.
-    login = (unquote(parts.username or "guest"), unquote(parts.password or "guest"))
-    rabbitmq = _Side(parsed.source, parsed.rabbitmq_amqp, login=login)
-    penstock = _Side(parsed.url, parsed.amqp)
+    rabbitmq = _Side(_RabbitMQ(parsed.source), parsed.rabbitmq_amqp)
+    penstock = _Side(Client(parsed.url), parsed.amqp)
     source, target = (penstock, rabbitmq) if parsed.reverse else (rabbitmq, penstock)
     with source.client, target.client:
         report, definitions = _compare(source, target, reverse=parsed.reverse)

@@ -20,19 +20,22 @@ _PAUSE_S: Final = 0.5
 
 
 class RetryingClient:
-    """A client that waits for a gateway that starts again."""
+    """A client that waits for a broker that starts again. One that never answered is not waited for."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._has_answered = False
 
     def request(self, method: str, path: str, body: object = None) -> Any:
         """See `Client.request`. Requests of a move may be repeated."""
         until = time.monotonic() + _TIMEOUT_S
         while True:
             try:
-                return self._client.request(method, path, body)
+                answer = self._client.request(method, path, body)
+                self._has_answered = True
+                return answer
             except ApiError as error:
-                if error.status != 0 or time.monotonic() > until:
+                if error.status != 0 or not self._has_answered or time.monotonic() > until:
                     raise
                 time.sleep(_PAUSE_S)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from penstock.migrate.files import text_of
 from penstock.migrate.report import MigrationError, Place
 
 __all__ = ["Setting", "lines_of", "read"]
@@ -62,10 +63,7 @@ def lines_of(path: Path) -> Iterator[tuple[Place, str]]:
         MigrationError: it cannot be read.
 
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise MigrationError(f"{path} cannot be read: {error}", remedy="name a file of Mosquitto") from None
+    text = text_of(path, "name a file of Mosquitto")
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
             yield Place(str(path), number), line.strip()
@@ -75,4 +73,6 @@ def _files(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if path.suffix == ".conf")
     except OSError as error:
-        raise MigrationError(f"{folder} cannot be read: {error}", remedy="correct include_dir") from None
+        raise MigrationError(
+            f"{folder} cannot be read: {error.strerror}", remedy="correct include_dir"
+        ) from None

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from penstock.migrate.files import text_of
 from penstock.migrate.rabbitmq.settings import EXACT, FAMILIES
-from penstock.migrate.report import MigrationError, Place, Report
+from penstock.migrate.report import Place, Report
 from penstock.migrate.rules import Outcome, Rule, apply_rule, flag
 
 __all__ = ["convert"]
@@ -51,10 +52,7 @@ def convert(path: Path) -> Report:
 
     """
     report = Report()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise MigrationError(f"{path} cannot be read: {error}", remedy="name a rabbitmq.conf") from None
+    text = text_of(path, "name a rabbitmq.conf")
     settings: list[_Setting] = []
     for number, line in enumerate(text.split("\n"), 1):
         words = line.strip()

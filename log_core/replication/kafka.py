@@ -280,8 +280,11 @@ class KafkaJournal:
             first = max(first, end - _NOTES_READ)
             reader.begin(first)
             found = []
+            deadline = time.monotonic() + self._ask_s
             while first < end:
-                for offset, raw in reader.poll(1.0):
+                if self._ends or time.monotonic() > deadline:
+                    raise JournalFailed("Kafka does not tell the notes of the nodes in time")
+                for offset, raw in reader.poll(_POLL_S):
                     found.append(raw.decode())
                     first = offset + 1
         finally:

@@ -2,7 +2,7 @@
 
 The paths are those of the app's routes. The bodies are RabbitMQ's; the exchange types and policy keys are
 those that the handlers ask. Answers are RabbitMQ's, too: docs/reference/management.md. It needs no login: it
-says nothing that this page does not.
+says no more than that page.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from penstock import __version__
 from penstock.protocols.http.management.context import Management
+from penstock.protocols.http.management.node.log_level import LEVELS
 from penstock.protocols.http.server.messages import Request, Response, dumps
 from penstock.router.exchanges.exchanges import TYPES
 from penstock.router.policies.definitions import definition_schema
@@ -190,6 +191,8 @@ def _bodies() -> dict[tuple[str, str], Json]:
         ("PUT", "/api/policies/{vhost}/{name}"): policy(operator=False),
         ("PUT", "/api/operator-policies/{vhost}/{name}"): policy(operator=True),
         ("PUT", "/api/global-parameters/{name}"): _object({"value": {}}, "value"),
+        ("POST", "/api/login"): _object({"username": _TEXT, "password": _TEXT}, "username", "password"),
+        ("PUT", "/api/nodes/{node}/log-level"): _object({"level": {"enum": list(LEVELS)}}, "level"),
         ("PUT", "/api/nodes/{node}/application"): _object(
             {"state": {"enum": ["stopped", "running"]}}, "state"
         ),

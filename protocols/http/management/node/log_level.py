@@ -11,9 +11,9 @@ from penstock import logs
 from penstock.protocols.http.management.context import Management, absent, fields_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 
-__all__ = ["add"]
+__all__ = ["LEVELS", "add"]
 
-_LEVELS: Final = ("debug", "info", "warning", "error")
+LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def add(api: Management) -> None:
@@ -24,8 +24,8 @@ def add(api: Management) -> None:
         if request.names["node"] != api.node:
             raise absent()
         level = fields_of(await request.json(), ("level",))["level"]
-        if level not in _LEVELS:
-            raise HttpError(400, "bad_request", f"level is one of {', '.join(_LEVELS)}")
+        if level not in LEVELS:
+            raise HttpError(400, "bad_request", f"level is one of {', '.join(LEVELS)}")
         logs.set_level(level)
         return json_response({"level": level})
 

@@ -18,10 +18,11 @@ FOLDERS = [
     "subscriptions",
     "tests",
 ]
-KINDS = (".py", ".pyi", ".pyx", ".pxd")
+KINDS = (".py", ".pyi", ".pyx", ".pxd", ".js")
 NOUN = "(what|who|whatever|whoever)"
 RIDDLE = re.compile(
-    rf"""^\s*(\"""|# ?)?{NOUN.title()} |[.:;] {NOUN.title()} (?![^.]*\?)|^\s*(async )?def test_{NOUN}_"""
+    rf"""^\s*(\"""|# ?|/?\*+ )?{NOUN.title()} |[.:;] {NOUN.title()} (?![^.]*\?)|"""
+    rf"""^\s*(async )?def test_{NOUN}_"""
 )
 
 
@@ -33,7 +34,7 @@ def riddles(text: str) -> list[int]:
 def sources() -> Iterator[str]:
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in KINDS and path.is_file() and "node_modules" not in path.parts:
+            if path.suffix in KINDS and path.is_file() and not {"node_modules", "vendor"} & {*path.parts}:
                 yield str(path.relative_to(ROOT))
 
 

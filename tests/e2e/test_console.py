@@ -384,7 +384,7 @@ def test_a_redrive_moves_what_the_preview_listed(gateway: Gateway, page: Page, a
     row.get_by_role("link").click()
     page.get_by_label("To, instead of where each died").fill(dead)  # they would be too many where they died
     page.get_by_role("button", name="Preview").click()
-    preview = page.get_by_role("region", name="What would move")
+    preview = page.get_by_role("region", name="Messages that would move")
     expect(preview.get_by_role("row")).to_have_count(3)
     expect(preview).to_contain_text("maxlen")
     for body in ("one", "two"):

@@ -15,7 +15,7 @@ from penstock.sdk.addresses import Opening
 from penstock.sdk.checking import FOREVER_S, number
 from penstock.sdk.consumer import Consumer
 from penstock.sdk.errors import ClientError, ConnectionLost, NoReply
-from penstock.sdk.outlets import Outlets
+from penstock.sdk.producer_cache import ProducerCache
 
 if TYPE_CHECKING:
     from penstock.sdk.client import Client
@@ -81,7 +81,7 @@ class Requesting:
     def __init__(self, client: Client) -> None:
         self._replies = _Replies(client)
         self._opening: asyncio.Future[_Replies] | None = None
-        self._outlets = Outlets(
+        self._producers = ProducerCache(
             lambda **place: client.producer(**place, acks="written", mandatory=True, create=False)
         )
         self._last = 0
@@ -103,7 +103,7 @@ class Requesting:
             async with asyncio.timeout(timeout_s) as limit:
                 await self._open()
                 replies.waiting_for[id] = reply
-                await self._outlets.send(
+                await self._producers.send(
                     place,
                     body,
                     ttl_s=max((limit.when() or 0) - reply.get_loop().time(), 0),
@@ -133,7 +133,7 @@ class Replying:
     """The replies that one client sends."""
 
     def __init__(self, client: Client) -> None:
-        self._outlets = Outlets(lambda **place: client.producer(**place, acks="written"))
+        self._producers = ProducerCache(lambda **place: client.producer(**place, acks="written"))
 
     async def reply(self, message: Message[Any], body: bytes | str, properties: Mapping[str, Any]) -> None:
         """See `Client.reply`."""
@@ -151,7 +151,7 @@ class Replying:
         elif _MQTT_CORRELATION in message.headers:
             correlation = {_MQTT_CORRELATION: message.headers[_MQTT_CORRELATION]}
             properties["headers"] = {**correlation, **(properties.get("headers") or {})}
-        await self._outlets.send(place, body, persistent=False, **properties)
+        await self._producers.send(place, body, persistent=False, **properties)
 
 
 def _seen(reply: asyncio.Future[Message[bytes]]) -> None:

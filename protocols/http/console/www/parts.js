@@ -1,4 +1,4 @@
-/** What pages are made of: loading, tables, forms, dialogs, values. Every text is a text node. */
+/** The parts of pages: loading, tables, forms, dialogs, values. Every text is a text node. */
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { get, query, send } from "./api.js";
@@ -11,7 +11,7 @@ const PAGE_SIZE = 100;
 const CHANGED = "penstock-changed";
 
 /**
- * What the gateway answers at a target, asked again while the page is looked at, and after each action.
+ * The answer of the gateway at a target, asked again while the page is looked at, and after each action.
  * @param {string | null} target null: nothing is asked
  * @returns {{data: any, error: Error | null}}
  */

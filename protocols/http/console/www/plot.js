@@ -5,7 +5,7 @@ import { change, usePlace } from "./location.js";
 import { count } from "./parts.js";
 
 /**
- * What the API keeps: [name, seconds back, seconds between samples].
+ * The histories that the API keeps: [name, seconds back, seconds between samples].
  * @type {[string, number, number][]}
  */
 const RANGES = [

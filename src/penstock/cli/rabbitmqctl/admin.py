@@ -7,7 +7,17 @@ import sys
 from typing import Final
 
 from penstock.cli.client import ApiError, Client, segment
-from penstock.cli.rabbitmqctl.call import Call, Failure, Groups, Item, Usage, Verb, object_of, or_missing
+from penstock.cli.rabbitmqctl.call import (
+    Call,
+    Failure,
+    Groups,
+    Item,
+    Usage,
+    Verb,
+    clear_parameter,
+    object_of,
+    or_missing,
+)
 
 __all__ = ["GROUPS"]
 
@@ -208,12 +218,7 @@ def _set_policy(call: Call, kind: str = "policies") -> None:
 
 def _clear_policy(call: Call, kind: str = "policies") -> None:
     call.say(f'Clearing policy "{call.words[0]}" on vhost "{call.parsed.vhost}" ...')
-    try:
-        call.client.request("DELETE", f"{kind}/{call.vhost}/{call.path(0)}")
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        raise Failure("Parameter does not exist", 69) from error
+    clear_parameter(call, f"{kind}/{call.vhost}/{call.path(0)}")
 
 
 def _list_policies(call: Call, kind: str = "policies") -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "Usage",
     "Verb",
     "Verbs",
+    "clear_parameter",
     "object_of",
     "or_missing",
 ]
@@ -159,6 +160,16 @@ def or_missing(call: Call, kind: str, action: Callable[[], Any]) -> Any:
         if error.status == 404:
             raise ApiError(f'{kind} "{call.words[0]}" does not exist', 404) from error
         raise
+
+
+def clear_parameter(call: Call, path: str) -> None:
+    """Delete what rabbitmqctl calls a parameter. Raises Failure: it is not there."""
+    try:
+        call.client.request("DELETE", path)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        raise Failure("Parameter does not exist", 69) from error
 
 
 def object_of(text: str) -> Item:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from penstock.cli.client import ApiError
-from penstock.cli.rabbitmqctl.call import Call, Failure, Groups, Usage, Verb
+from penstock.cli.rabbitmqctl.call import Call, Groups, Usage, Verb, clear_parameter
 
 __all__ = ["GROUPS", "LISTS"]
 
@@ -37,12 +36,7 @@ def _set_global_parameter(call: Call) -> None:
 
 def _clear_global_parameter(call: Call) -> None:
     call.say(f'Clearing global runtime parameter "{call.words[0]}" ...')
-    try:
-        call.client.request("DELETE", f"global-parameters/{call.path(0)}")
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        raise Failure("Parameter does not exist", 69) from error
+    clear_parameter(call, f"global-parameters/{call.path(0)}")
 
 
 LISTS: Final[Groups] = {

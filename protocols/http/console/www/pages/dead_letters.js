@@ -95,8 +95,8 @@ function One({ names: [vhost, name] }) {
     ${moved && html`<p class="notice" role="status">${count(moved.messages.length)} moved. ${count(moved.left)} of those looked at
       stayed.${moved.others > 0 && ` ${count(moved.others)} of them took the place of listed ones that somebody else had taken.`}</p>`}
     ${preview && html`
-      <h2>What would move</h2>
-      <${Rows} label="What would move" rows=${preview.would} empty="Nothing: no message here is such a dead letter." columns=${[
+      <h2>Messages that would move</h2>
+      <${Rows} label="Messages that would move" rows=${preview.would} empty="Nothing: no message here is such a dead letter." columns=${[
         ["Position", (one) => one.id], ["To", (one) => one.to], ["Reason", (one) => one.reason],
         ["Routing key", (one) => preview.seen.get(one.id)?.routing_key ?? "–"],
         ["Payload", (one) => preview.seen.has(one.id) ? html`<${Payload} of=${preview.seen.get(one.id)} />` : "–"],

@@ -1,4 +1,4 @@
-/** What happens now: messages of an exchange or an MQTT topic, or what the gateway itself says. */
+/** Messages of an exchange or an MQTT topic as they come, and the words of the gateway itself. */
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { path, query as asQuery, send } from "../api.js";

@@ -68,7 +68,7 @@ function One({ names: [vhost, name] }) {
         <${Action} label=${one.paused ? "Resume" : "Pause"} title=${`${one.paused ? "Resume" : "Pause"} ${one.name}`}
           text=${one.paused ? "Its consumers get messages again." : "Nobody gets anything until it is resumed."}
           run=${() => post(`${of(one)}/${one.paused ? "resume" : "pause"}`, {})} />
-        <${Action} label="Move" title=${`Move ${one.name}`} text="What its consumers hold is void; they get what follows the new place."
+        <${Action} label="Move" title=${`Move ${one.name}`} text="Deliveries that its consumers hold are void. They get the messages behind the new place."
           fields=${[START]} run=${({ start }) => post(`${of(one)}/seek`, { to: start })} />
         <${Action} label="Delete" danger title=${`Delete ${one.name}`} text="Its place in the stream is forgotten." confirm=${one.name}
           run=${() => remove(of(one))} />

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.sdk.message import MessageId
     from penstock.sdk.producer import Producer
 
-__all__ = ["Outlets"]
+__all__ = ["ProducerCache"]
 
 _MOST: Final = 100
 """Producers that stay open while nobody sends by them."""
@@ -24,7 +24,7 @@ _MOST: Final = 100
 Place = tuple[tuple[str, str], ...]
 
 
-class _Outlet:
+class _Entry:
     """A producer, and how many send by it."""
 
     def __init__(self, producer: Producer[bytes | str]) -> None:
@@ -33,36 +33,36 @@ class _Outlet:
         self.users = 0
 
 
-class Outlets:
+class ProducerCache:
     """See the module."""
 
     def __init__(self, make: Callable[..., Producer[bytes | str]]) -> None:
         """`make` makes the producer to a place, whose fields are its keyword arguments."""
         self._make = make
-        self._outlets: OrderedDict[Place, _Outlet] = OrderedDict()
+        self._entries: OrderedDict[Place, _Entry] = OrderedDict()
         """The one that was used last is behind the others."""
 
     async def send(self, place: Mapping[str, str], body: bytes | str, **options: Any) -> MessageId:
         """Send a message to a place; see `Producer.send`. Raises ClientError, TypeError, ValueError."""
         name = tuple(place.items())
-        outlet = self._outlets.get(name)
-        if outlet is None:
-            outlet = self._outlets[name] = _Outlet(self._make(**place))
-        self._outlets.move_to_end(name)
-        outlet.users += 1
+        entry = self._entries.get(name)
+        if entry is None:
+            entry = self._entries[name] = _Entry(self._make(**place))
+        self._entries.move_to_end(name)
+        entry.users += 1
         try:
-            await asyncio.shield(outlet.opening)
-            return await outlet.producer.send(body, **options)
+            await asyncio.shield(entry.opening)
+            return await entry.producer.send(body, **options)
         except ClientError:
-            if not outlet.producer.is_open:
-                self._outlets.pop(name, None)
+            if not entry.producer.is_open:
+                self._entries.pop(name, None)
             raise
         finally:
-            outlet.users -= 1
+            entry.users -= 1
             await self._close_unused()
 
     async def _close_unused(self) -> None:
         """Close those that were used longest ago, if there are too many."""
-        unused = [name for name, outlet in self._outlets.items() if not outlet.users]
-        for name in unused[: max(len(self._outlets) - _MOST, 0)]:
-            await self._outlets.pop(name).producer.close()
+        unused = [name for name, entry in self._entries.items() if not entry.users]
+        for name in unused[: max(len(self._entries) - _MOST, 0)]:
+            await self._entries.pop(name).producer.close()

@@ -1,0 +1,166 @@
+"""Every page of the console: in use and accessible, for each tag of a user, with hostile names."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from urllib.parse import quote
+
+import paho.mqtt.client as paho
+import pika
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.brokers import Gateway
+from tests.support.browser import obstacles, watched_page
+from tests.support.console import HOSTILE, PAGES, publish, sign_in
+from tests.support.management import Api
+
+pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_of_a_gateway_in_use(
+    gateway: Gateway, browser: Browser, api: Api, unique: str, scheme: str
+) -> None:
+    """Without an error, and without an obstacle for anybody."""
+    rules = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{unique}d"}
+    assert api.status("PUT", f"queues/%2F/{unique}", {"arguments": rules}) == 201
+    assert api.status("PUT", f"queues/%2F/{unique}d", {}) == 201
+    assert (
+        api.status("PUT", f"queues/%2F/{unique}s", {"arguments": {"x-queue-type": "stream"}, "durable": True})
+        == 201
+    )
+    assert (
+        api.status("PUT", f"policies/%2F/{unique}", {"pattern": "^$", "definition": {"max-length": 1}}) == 201
+    )
+    base = f"http://127.0.0.1:{gateway.ports['management']}"
+    parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port, heartbeat=600)
+    with closing(pika.BlockingConnection(parameters)) as connection:
+        connection.channel().basic_consume(unique, lambda *_: None)
+        with watched_page(browser, base, scheme=scheme) as page:
+            page.goto("/")
+            expect(page.get_by_label("Password")).to_be_visible()
+            assert obstacles(page) == []
+            sign_in(page)
+            for name in (*PAGES, f"queues/%2F/{unique}", "exchanges/%2F/amq.topic", "users/guest",
+                         f"streams/%2F/{unique}s", f"dead-letters/%2F/{unique}d"):  # fmt: skip
+                page.goto(f"/#/{name}")
+                expect(page.get_by_role("heading", level=1)).to_be_visible()
+                expect(page.get_by_text("Loading …")).to_have_count(0)
+                expect(page.get_by_role("alert")).to_have_count(0)
+                assert obstacles(page) == [], name
+            page.goto("/#/connections")
+            page.get_by_role("region", name="Connections").get_by_role("link").click()
+            expect(page.get_by_text("Bytes per second")).to_be_visible()
+            assert obstacles(page) == []
+            page.get_by_role("region", name="Channels").get_by_role("link").click()
+            expect(
+                page.get_by_role("region", name="Consumers").get_by_role("link", name=unique)
+            ).to_be_visible()
+            assert obstacles(page) == []
+            page.goto("/#/queues")
+            page.get_by_role("button", name="Add a queue").click()
+            expect(page.get_by_role("dialog")).to_be_visible()
+            assert obstacles(page) == []
+            page.keyboard.press("Escape")
+            ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) is (scheme == "dark")
+            page.get_by_label("Colours").select_option("light" if scheme == "dark" else "dark")
+            page.wait_for_function(f"getComputedStyle(document.body).backgroundColor !== '{ground}'")
+    for path in (
+        f"queues/%2F/{unique}",
+        f"queues/%2F/{unique}d",
+        f"queues/%2F/{unique}s",
+        f"policies/%2F/{unique}",
+    ):
+        assert api.status("DELETE", path) == 204
+
+
+@pytest.mark.parametrize("tag", ["management", "policymaker", "monitoring"])
+def test_each_page_as_each_tag(gateway: Gateway, page: Page, api: Api, unique: str, tag: str) -> None:
+    assert api.status("PUT", f"users/{unique}", {"password": "p", "tags": tag}) == 201
+    if tag != "monitoring":  # who sees everything may have no right in any vhost
+        rights = {"configure": "", "write": "", "read": ".*"}
+        assert api.status("PUT", f"permissions/%2F/{unique}", rights) == 201
+    sign_in(page, unique, "p")
+    pages = page.get_by_role("navigation", name="Pages").get_by_role("link").all_inner_texts()
+    assert "Queues" in pages and "Users" not in pages
+    for name in PAGES[:-1]:
+        if tag == "monitoring" and name in ("streams", "dead-letters"):
+            continue  # messages are for who has rights
+        page.goto(f"/#/{name}")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        expect(page.get_by_text("Loading …")).to_have_count(0)
+        expect(page.get_by_role("alert")).to_have_count(0)
+    page.goto("/#/policies")
+    expect(page.get_by_role("heading", name="Policies")).to_be_visible()
+    expect(page.get_by_role("button", name="Add a policy")).to_have_count(int(tag == "policymaker"))
+    page.goto("/#/users")
+    expect(page.get_by_text("There is no such page, or your user may not see it.")).to_be_visible()
+    assert api.status("DELETE", f"users/{unique}") == 204
+
+
+def test_hostile_names_are_shown_as_they_are(gateway: Gateway, page: Page, api: Api, unique: str) -> None:
+    name = HOSTILE + unique
+    encoded = quote(name, safe="")
+    assert api.status("PUT", f"vhosts/{encoded}", {"description": name}) == 201
+    assert api.status("PUT", f"users/{encoded}", {"password": "p", "tags": ""}) == 201
+    for vhost in ("%2F", encoded):
+        assert api.status(
+            "PUT", f"permissions/{vhost}/{encoded}", dict.fromkeys(("configure", "write", "read"), ".*")
+        ) in (201, 204)
+    assert api.status("PUT", f"queues/%2F/{encoded}", {"arguments": {"x-dead-letter-exchange": name}}) == 201
+    assert (
+        api.status(
+            "PUT", f"queues/%2F/{encoded}s", {"durable": True, "arguments": {"x-queue-type": "stream"}}
+        )
+        == 201
+    )
+    assert api.status("PUT", f"exchanges/%2F/{encoded}", {"type": "topic"}) == 201
+    assert api.status("POST", f"bindings/%2F/e/{encoded}/q/{encoded}", {"routing_key": name}) == 201
+    rule = {"pattern": f"^{unique}$", "definition": {"dead-letter-routing-key": name}, "apply-to": "queues"}
+    assert api.status("PUT", f"policies/%2F/{encoded}", rule) == 201
+    publish(gateway, name, name.encode(), b"<script>alert(2)</script>\xff", headers={name: name})
+    client = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
+    client.username_pw_set(name, "p")
+    client.connect("127.0.0.1", gateway.mqtt_port)
+    client.loop_start()
+    parameters = pika.ConnectionParameters(
+        "127.0.0.1", gateway.amqp_port, client_properties={"connection_name": name, "product": name}
+    )
+    with closing(pika.BlockingConnection(parameters)) as connection:
+        connection.channel().basic_consume(name, lambda *_: None, consumer_tag=name, auto_ack=False)
+        sign_in(page)
+
+        def shows(address: str) -> None:
+            page.goto(f"/{address}")
+            expect(page.locator("main").get_by_text(name).first).to_be_visible()
+            assert page.locator("main img, main script").count() == 0
+
+        for address in ("connections", "queues", "exchanges", "policies", "vhosts", "users", "streams"):
+            shows(f"#/{address}")
+        shows(f"#/queues/%2F/{encoded}")
+        page.get_by_role("button", name="Look at messages").click()
+        shows(f"#/exchanges/%2F/{encoded}")
+        shows(f"#/users/{encoded}")
+        shows(f"#/streams/%2F/{encoded}s")
+        shows(f"#/dead-letters/%2F/{encoded}")
+        page.get_by_role("button", name="Preview").click()
+        shows("#/connections")
+        page.get_by_role("link", name=name).click()
+        expect(page.get_by_text("Said about itself")).to_be_visible()
+        page.get_by_label("Virtual host").select_option(name)
+        shows("#/queues")
+    client.disconnect()
+    client.loop_stop()
+    for path in (
+        f"queues/%2F/{encoded}",
+        f"queues/%2F/{encoded}s",
+        f"exchanges/%2F/{encoded}",
+        f"policies/%2F/{encoded}",
+        f"users/{encoded}",
+        f"vhosts/{encoded}",
+    ):
+        assert api.status("DELETE", path) == 204

@@ -1,0 +1,36 @@
+"""The console in a test: its pages, signing in, messages to look at."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pika
+from playwright.sync_api import Page, expect
+
+from tests.support.brokers import Gateway
+
+__all__ = ["HOSTILE", "PAGES", "publish", "sign_in"]
+
+HOSTILE = "<img src=x onerror=alert(1)>{{7*7}}${7*7}\u202egnp"
+"""A tag that runs a script, braces of templates, a mark that turns text around."""
+PAGES = (
+    "overview", "connections", "channels", "queues", "exchanges", "streams", "dead-letters", "live",
+    "policies", "policies/operator-policies", "vhosts", "users",
+)  # fmt: skip
+
+
+def sign_in(page: Page, user: str = "guest", password: str = "guest", at: str = "") -> None:
+    page.goto(f"/{at}")
+    page.get_by_label("User name").fill(user)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
+
+
+def publish(gateway: Gateway, queue: str, *bodies: bytes, headers: dict[str, str] | None = None) -> None:
+    parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)
+    with closing(pika.BlockingConnection(parameters)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for body in bodies:
+            channel.basic_publish("", queue, body, pika.BasicProperties(headers=headers), mandatory=True)

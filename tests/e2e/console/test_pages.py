@@ -156,7 +156,8 @@ def test_messages_and_log_lines_are_followed_as_they_come(
 ) -> None:
     sign_in(page, at="#/live")
     page.get_by_label("Routing keys").fill(f"{unique}.*")
-    page.get_by_role("button", name="Follow").click()
+    with page.expect_response("**/tail?*"):
+        page.get_by_role("button", name="Follow").click()
     expect(page.get_by_text("Nothing yet.")).to_be_visible()
     send = "exchanges/%2F/amq.topic/publish"
 

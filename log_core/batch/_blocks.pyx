@@ -154,7 +154,8 @@ def pack(data not None, int level):
     cdef const uint8_t* p
     cdef size_t size = <size_t>view.shape[0], start = 0, end, length, limit
     cdef const BatchHeader* first
-    cdef const BatchHeader* last = NULL
+    cdef const BatchHeader* last
+    cdef const BatchHeader* header
     cdef int64_t max_ts = 0, until
     cdef list pieces = []
     cdef bytes stored
@@ -164,16 +165,17 @@ def pack(data not None, int level):
     limit = BLOCK_BYTES if level else STRETCH_BYTES
     compressor = zstd.ZstdCompressor(level=level) if level else None
     while start < size:
-        first = <const BatchHeader*>(p + start)
+        first = last = <const BatchHeader*>(p + start)
         until = max(max_ts, first.max_ts)
         end = start
         while end < size:
-            last = <const BatchHeader*>(p + end)
-            length = last.len
+            header = <const BatchHeader*>(p + end)
+            length = header.len
             if length < BATCH_HEADER or length > size - end:
                 raise ValueError(f"no batch at byte {end}")
             if end > start and end + length - start > limit:
                 break
+            last = header
             max_ts = max(max_ts, last.max_ts)
             end += length
         stored = None

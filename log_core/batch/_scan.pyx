@@ -148,7 +148,7 @@ cdef class Scanner:
              object on_state=None, uint64_t state_after=0, bint push=True, object sparse=None, object delayed=None,
              size_t stride=65536):
         cdef size_t at = offset, unit_end, next_mark = 0
-        cdef uint64_t records = 0, batches = 0, synced = 0
+        cdef uint64_t records = 0, batches = 0, synced = 0, behind
         cdef int64_t max_ts = 0, min_ts = 0
         cdef Found found
         cdef int verdict = 0
@@ -180,7 +180,8 @@ cdef class Scanner:
                 max_ts = header.max_ts
             if header.synced_lsn > synced:
                 synced = header.synced_lsn
-            if header.kind == KIND_BLOCK and self.scan_block(header, base, push, &records, &found) < 0:
+            behind = lsn_behind(header)
+            if header.kind == KIND_BLOCK and self.scan_block(header, base, push, &records, &behind, &found) < 0:
                 verdict = -1
                 break
             if sparse is not None and at >= next_mark and (header.count or header.kind == KIND_BLOCK):
@@ -199,7 +200,7 @@ cdef class Scanner:
                 for k in range(header.count):
                     if header.base_lsn + k > state_after:
                         self.give_state(self.buffer + at + header.blob_off, &record[k], on_state)
-            lsn = lsn_behind(header)
+            lsn = behind
             batches += 1
             at += found.length if unit_end <= at else header.len
         result.end = at
@@ -216,7 +217,9 @@ cdef class Scanner:
         return result
 
     cdef int scan_block(self, const BatchHeader* block, uint64_t base, bint push, uint64_t* records,
-                        Found* found) except? -1:
+                        uint64_t* behind, Found* found) except? -1:
+        # `behind`: the LSN behind the last record, by the content. The header of a block of version 0.1.0 may
+        # count the first batch of the next block, too.
         cdef const BatchHeader* header
         if self.walker.enter(block) == 0:
             while self.walker.inside():
@@ -224,6 +227,7 @@ cdef class Scanner:
                 if header == NULL:
                     break
                 records[0] += header.count
+                behind[0] = header.base_lsn + header.count
                 if push:
                     self.push_records(header, base)
         found.reason = self.walker.found.reason

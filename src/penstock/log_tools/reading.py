@@ -221,8 +221,10 @@ class _Walk:
                 return self._behind(at, "zeros where a batch was written")
             fields = _HEADER.unpack(head)
             lsn, base_ts, max_ts, count = fields[12], fields[15], fields[16], fields[19]
+            behind = lsn + count
             if fields[5] == BLOCK:
                 count = fields[13] - lsn  # its base_pos is the LSN behind it
+                behind = lsn + 1  # that of a block of version 0.1.0 may count a batch of the next block
             plausible = size % ALIGN == 0 and size >= _HEADER.size and at + size <= self._size
             alone = not self._in_unit and not fields[8] & MORE
             if (
@@ -232,7 +234,7 @@ class _Walk:
                 and self._follows(fields)
             ):
                 self._offset = at + size
-                self._lsn = lsn + count
+                self._lsn = behind
                 continue
             raw = self._bytes(at, size) if plausible else b""
             try:
@@ -242,7 +244,7 @@ class _Walk:
             if not self._follows(fields):
                 return self._behind(at, "a batch that does not follow the one before it")
             self._offset = at + size
-            self._lsn = lsn + count
+            self._lsn = behind
             self._in_unit = bool(batch.attrs & MORE)
             return Found(batch, at, size)
 
@@ -268,12 +270,7 @@ class _Walk:
         # A record that was being written while it was read is whole by now, if something follows it.
         self._window = b""
         self._size = os.fstat(self._fd).st_size
-        size = int.from_bytes(self._bytes(at, 4), "little")
-        try:
-            Batch.parse(self._bytes(at, size) if 0 < size <= self._size - at else b"")
-        except ValueError:
-            pass
-        else:
+        if self._is_whole(at):
             self._again = True
             return None
         self._in_unit = False
@@ -281,6 +278,18 @@ class _Walk:
             return None
         self._offset = hit.offset if hit is not None else self._size
         return Damage(self._segment.path, at, reason)
+
+    def _is_whole(self, at: int) -> bool:
+        """Whether there is a valid batch at `at` that follows what was read."""
+        head = self._bytes(at, _HEADER.size)
+        size = int.from_bytes(head[:4], "little")
+        if not _HEADER.size <= size <= self._size - at or not self._follows(_HEADER.unpack(head)):
+            return False
+        try:
+            Batch.parse(self._bytes(at, size))
+        except ValueError:
+            return False
+        return True
 
     def _newest(self) -> bool:
         """No later segment has anything in it, so that the end of this one may be unfinished."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import sys
+from tempfile import TemporaryFile
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from penstock.log_core.batch._appender import Appender, Target
 from penstock.log_core.batch._batch import BLOCK, PERSISTENT, RECORDS, Batch
 from penstock.log_core.batch._blocks import contents, pack
 from penstock.log_core.batch._crc import crc32c
+from penstock.log_core.batch._scan import Scanned, Scanner
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -59,6 +62,46 @@ def test_packed_batches_are_unpacked_unchanged(ticks: list[list[bytes]], level: 
         first = unpacked(piece)[0]
         assert (lsn, time_ms) == (first.base_lsn, first.max_ts)
         assert len(piece) % 32 == 0
+
+
+def packed_alike() -> tuple[list[Batch], list[bytes]]:
+    """Batches of alike records, so many that they need several blocks."""
+    made = batches([[b"sensor %d" % number * 900] for number in range(100)])
+    pieces = [piece for piece, _, _ in pack(b"".join(map(bytes, made)), 3)]
+    assert len(pieces) >= 3
+    assert all(Batch.parse(piece).kind == BLOCK for piece in pieces)
+    return made, pieces
+
+
+def scanned(data: bytes, first_lsn: int, epoch: int) -> Scanned:
+    with TemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        scanner = Scanner()
+        scanner.read(file.fileno(), len(data))
+    return scanner.scan(0, first_lsn, epoch, base=first_lsn, gaps=True)
+
+
+def test_a_block_ends_where_the_next_one_begins() -> None:
+    made, pieces = packed_alike()
+    for piece in pieces:
+        inside = contents(piece)
+        first, behind = struct.unpack_from("<QQ", piece, 32)
+        assert (first, behind) == (inside[0].base_lsn, inside[-1].base_lsn + inside[-1].count)
+    found = scanned(b"".join(pieces), made[0].base_lsn, 7)
+    assert (found.reason, found.next_lsn, found.records) == (None, made[-1].base_lsn + 1, 100)
+
+
+def test_a_block_that_counts_a_batch_of_the_next_one_is_read() -> None:
+    """Blocks were written so, once."""
+    made, pieces = packed_alike()
+    for number, piece in enumerate(pieces[:-1]):
+        old = bytearray(piece)
+        struct.pack_into("<Q", old, 40, Batch.parse(pieces[number + 1]).base_lsn + 1)
+        struct.pack_into("<I", old, 4, crc32c(bytes(old[8:96])))
+        pieces[number] = bytes(old)
+    found = scanned(b"".join(pieces), made[0].base_lsn, 7)
+    assert (found.reason, found.next_lsn, found.records) == (None, made[-1].base_lsn + 1, 100)
 
 
 def test_incompressible_data_stay_unchanged() -> None:

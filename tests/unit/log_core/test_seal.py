@@ -293,6 +293,33 @@ def test_survivors_are_compressed_and_read_as_before(tmp_path: Path, clean: bool
     assert verify(Folder(broker.path), io.StringIO()) == 0
 
 
+def test_a_segment_of_several_blocks_is_scanned_as_it_was_written(tmp_path: Path) -> None:
+    """As after a kill between its rewriting and its new index."""
+    broker = Readings(tmp_path / "data", segment_bytes=1024 * KIB)
+    feed = broker.queue("stuck")
+    lsns = [lsn for _ in range(80) for lsn in broker.publish(feed, 60)]
+    broker.tend()
+    broker.restart(clean=False)
+    sealed = next(segment for segment in broker.log._segments.live if segment.sealed)
+    (read,) = [
+        each
+        for each in segments(Folder(broker.path))
+        if isinstance(each, SegmentFile) and each.number == sealed.number
+    ]
+    assert len({each.offset for each in batches(read) if isinstance(each, Found)}) > 3, "blocks"
+    (tmp_path / f"data/shard-000/index/{sealed.number:010}.tix").unlink()
+    broker.restart(clean=False)
+    assert broker.consume("stuck") == lsns
+    broker.log.close_sync()
+    assert verify(Folder(broker.path), io.StringIO()) == 0
+    damaged = bytearray(sealed.path.read_bytes())
+    damaged[WAL_HEAD_BYTES + 200] ^= 1
+    sealed.path.write_bytes(damaged)
+    told = io.StringIO()
+    assert verify(Folder(broker.path), told) == 1, told.getvalue()
+    assert f"byte {WAL_HEAD_BYTES}: blob CRC" in told.getvalue()
+
+
 def test_the_tools_read_what_is_in_blocks(tmp_path: Path) -> None:
     broker = Readings(tmp_path / "data")
     feed = broker.queue("stuck")

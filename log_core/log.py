@@ -34,6 +34,7 @@ from penstock.log_core.files.free_space import Watcher
 from penstock.log_core.files.layout import Folder
 from penstock.log_core.files.lock import Lock
 from penstock.log_core.files.segment_folders import SegmentFolders
+from penstock.log_core.history.content_search import ContentSearches
 from penstock.log_core.history.histories import Histories
 from penstock.log_core.maintenance._seal import Needs
 from penstock.log_core.maintenance.feed_retention import RetentionFeeds
@@ -223,6 +224,7 @@ class Log(StoredLog):
         self._histories = Histories(
             self._files, self._folder, manifest, self._segments, self.tables, self._feeds, self._inbox.post
         )
+        self._content_searches = ContentSearches(self._segments, self._inbox.post)
         self._housekeeping = Housekeeping(
             self,
             self._files,
@@ -320,6 +322,7 @@ class Log(StoredLog):
             self.wait_synced(self.written_lsn)
         self.committer.stop()
         self._histories.close()
+        self._content_searches.close()
         self._reader.close()
         self.raw.close()
         self._inbox.drain()

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 
 from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.feeds.feeds import Feeds
+from penstock.log_core.history._content import Content
+from penstock.log_core.history.content_search import ContentSearches, Found, Reached, SearchLimits
 from penstock.log_core.history.histories import Done, Histories
-from penstock.log_core.history.history import Matcher
+from penstock.log_core.history.key_walk import Matcher
 from penstock.log_core.maintenance.compaction import Compacted
 from penstock.log_core.maintenance.feed_retention import RetentionFeeds
 from penstock.log_core.maintenance.housekeeping import Housekeeping
@@ -32,6 +34,7 @@ class StoredLog(Writer):
     retention_feeds: RetentionFeeds
     """Retention that is longer or shorter than that of its partition."""
     _clock: Callable[[], float]
+    _content_searches: ContentSearches
     _feeds: Feeds
     _histories: Histories
     _housekeeping: Housekeeping
@@ -162,6 +165,28 @@ class StoredLog(Writer):
                 done(None, False)
 
         self.when_written(max(last - 1, 0), written)
+
+    def search_content(
+        self,
+        span: tuple[int, int],
+        matcher: Matcher,
+        content: Content,
+        limits: SearchLimits,
+        found: Found,
+        done: Callable[[Reached | None], object],
+    ) -> None:
+        """Look for records by their content in the span [first, last) of LSNs; see `ContentSearches`.
+
+        All below `last` are written, or will be soon. `done` gets None: it could not be done.
+        """
+
+        def written(ok: bool) -> None:
+            if ok:
+                self._content_searches.search(span, matcher, content, limits, found, done)
+            else:
+                done(None)
+
+        self.when_written(max(span[1] - 1, 0), written)
 
     def seek_time(self, time_ms: int, callback: Callable[[int | None], object]) -> None:
         """`position_for_time` off the loop: `callback` gets the LSN; None: it could not be looked for, which

@@ -2,5 +2,6 @@
 
 A backfilled queue or a replay by filter starts with such a search. `history` has the index files and
 their format, `_history` matches the records, and `histories` runs searches and keeps them over a
-restart.
+restart. `content_search` finds records for people, by what is in them, and keeps nothing.
+`key_walk` is what both have in common.
 """

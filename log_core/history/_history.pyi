@@ -5,6 +5,8 @@ from typing import final
 
 from typing_extensions import Buffer
 
+from penstock.log_core.history._content import Content
+
 @final
 class KeyScan:
     """Key blocks met so far and the verdicts about them, and the walks over one segment's bytes at a time.
@@ -19,11 +21,22 @@ class KeyScan:
     """Some entry of the last `take` is to be asked about."""
     damaged: int
     """Places where what should be a batch was none, and was passed over."""
-    def __init__(self, lp: int, floor: int = 0, retention_feeds: Iterable[tuple[int, int]] = ()) -> None:
+    reached: int
+    """The LSN that the last `take` goes on with, as it found as much as it may; 0: it found all."""
+    def __init__(
+        self,
+        lp: int,
+        floor: int = 0,
+        retention_feeds: Iterable[tuple[int, int]] = (),
+        content: Content | None = None,
+        most: int = 0,
+    ) -> None:
         """`lp`: records of other partitions are passed over.
 
         `floor`: the LSN below which only retention feeds keep records; `retention_feeds`: pairs of a
         feed's id and the LSN from which on it is kept. A record in such feeds is seen when one keeps it.
+
+        `content`: what a record must have besides; `most`: what one `take` finds at most, 0: everything.
         """
 
     def clear(self) -> None:
@@ -37,3 +50,6 @@ class KeyScan:
         """0: not wanted, 1: wanted, 2: ask for each record. Raises ValueError for a key never listed."""
     def take(self, data: Buffer, offset: int, first: int, last: int, base: int) -> bytes:
         """Record numbers (LSN - base) of what is wanted, u32 each, ascending; high bit: ask."""
+
+    def places_of_batches(self) -> list[int]:
+        """With a content: where in the data each entry's batch begins, or the block that it is in."""

@@ -8,7 +8,8 @@ for they were not published yet; so are batches that are damaged, which `damaged
 are looked at as those that lie in the file as they are.
 
 Records that no retention wants are passed over, though they may still be there: a record below `floor`, or in feeds of
-keepers (`retention_feeds`) below where each of them begins.
+keepers (`retention_feeds`) below where each of them begins. With a `Content` those that it does not match are passed
+over, too.
 
     a place of the table: | hash u64 | enc u8, key block, owned | size u32 | verdict u8 |    open addressing
 """
@@ -23,6 +24,7 @@ from penstock.log_core.batch._batch cimport (
     Found, RecordHeader, check_batch, columns_size,
 )
 from penstock.log_core.batch._blocks cimport Walker
+from penstock.log_core.history._content cimport Content
 
 cdef enum:
     FREE = 0
@@ -50,16 +52,23 @@ cdef class KeyScan:
     cdef uint64_t* pending           # hashes of the key blocks that were listed
     cdef size_t pending_count
     cdef uint32_t* entries
+    cdef uint64_t* offsets           # with a content: where the batch, or its block, of each entry lies in the data
     cdef size_t count, capacity
+    cdef size_t most                 # entries that one `take` finds
+    cdef size_t at                   # where the batch or block lies that is walked over
+    cdef readonly uint64_t reached   # the LSN that a `take` that found `most` goes on with; 0: it is done
+    cdef Content content
     cdef Walker walker               # of the batches in a block
     cdef uint64_t floor              # records below it are wanted by retention feeds only
     cdef uint64_t* starts            # by feed id: where a retention feed begins; 0: it is none's
     cdef uint32_t feeds              # entries of `starts`
 
-    def __cinit__(self, uint32_t lp, uint64_t floor=0, retention_feeds=()):
+    def __cinit__(self, uint32_t lp, uint64_t floor=0, retention_feeds=(), Content content=None, size_t most=0):
         cdef uint32_t feed
         cdef uint64_t start
         self.lp = lp
+        self.content = content
+        self.most = most
         self.floor = floor
         self.walker = Walker()
         retention_feeds = list(retention_feeds)
@@ -80,6 +89,7 @@ cdef class KeyScan:
         free(self.places)
         free(self.pending)
         free(self.entries)
+        free(self.offsets)
         free(self.starts)
 
     cdef bint is_kept(self, const RecordHeader* record, uint64_t lsn, const uint32_t* lists) noexcept nogil:
@@ -143,6 +153,21 @@ cdef class KeyScan:
         self.mask = 2 * old - 1
         return 0
 
+    cdef int make_room(self) noexcept nogil:
+        cdef size_t capacity = 1024 if self.capacity == 0 else 2 * self.capacity
+        cdef uint32_t* entries = <uint32_t*>realloc(self.entries, capacity * sizeof(uint32_t))
+        cdef uint64_t* offsets
+        if entries == NULL:
+            return -1
+        self.entries = entries
+        if self.content is not None:
+            offsets = <uint64_t*>realloc(self.offsets, capacity * sizeof(uint64_t))
+            if offsets == NULL:
+                return -1
+            self.offsets = offsets
+        self.capacity = capacity
+        return 0
+
     cdef int walk(self, const uint8_t* p, size_t size, size_t offset, uint64_t first, uint64_t last,
                   uint64_t base, bint take) noexcept nogil:
         # 0, or -1: no memory.
@@ -165,9 +190,12 @@ cdef class KeyScan:
                 at += BATCH_ALIGN
                 continue
             damaged = False
+            self.at = at
             at += header.len
             if header.base_lsn >= last:
                 break
+            if self.content is not None and not self.content.may_hold(header):
+                continue
             if header.kind == KIND_BLOCK:
                 verdict = self.walk_block(header, first, last, base, take)
             else:
@@ -207,7 +235,7 @@ cdef class KeyScan:
         cdef uint64_t lsn, hashed
         cdef uint32_t k
         cdef Place* place
-        cdef uint32_t* grown
+        cdef bint wanted
         if header.kind != KIND_RECORDS or header.lp != self.lp or header.base_lsn + header.count <= first:
             return 0
         for k in range(header.count):
@@ -234,13 +262,18 @@ cdef class KeyScan:
                     self.pending_count += 1
                     self.keys += 1
                 elif take and place.verdict >= YES:
-                    if self.count == self.capacity:
-                        self.capacity = 1024 if self.capacity == 0 else 2 * self.capacity
-                        grown = <uint32_t*>realloc(self.entries, self.capacity * sizeof(uint32_t))
-                        if grown == NULL:
-                            return -1
-                        self.entries = grown
+                    wanted = self.content is None or self.content.matches(header, record, lists, blob)
+                    if not wanted:
+                        record += 1
+                        continue
+                    if self.most and self.count == self.most:
+                        self.reached = lsn
+                        return 1
+                    if self.count == self.capacity and self.make_room() < 0:
+                        return -1
                     self.entries[self.count] = <uint32_t>(lsn - base)
+                    if self.content is not None:
+                        self.offsets[self.count] = self.at
                     if place.verdict == ASK:
                         self.entries[self.count] |= <uint32_t>0x80000000
                         self.asks = True
@@ -282,6 +315,7 @@ cdef class KeyScan:
         cdef int failed
         self.count = self.pending_count = 0
         self.asks = False
+        self.reached = 0
         if data.shape[0] == 0:
             return b""
         with nogil:
@@ -289,3 +323,6 @@ cdef class KeyScan:
         if failed:
             raise MemoryError()
         return (<const uint8_t*>self.entries)[:self.count * sizeof(uint32_t)] if self.count else b""
+
+    def places_of_batches(self):
+        return [self.offsets[i] for i in range(self.count)] if self.content is not None else []

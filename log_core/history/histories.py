@@ -14,7 +14,8 @@ from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.feeds.feeds import Feeds
 from penstock.log_core.files.files import Files
 from penstock.log_core.files.layout import HISTORY, Folder, Head
-from penstock.log_core.history.history import HISTORY_TABLE, Matcher, Part, Search, Stopped, read_history
+from penstock.log_core.history.history import HISTORY_TABLE, Part, Search, read_history
+from penstock.log_core.history.key_walk import Matcher, Stopped
 from penstock.log_core.segments.segment import Segments
 from penstock.log_core.state.tables import Tables, feed_key, feed_of_key
 from penstock.log_core.threads.pool import Pool

@@ -21,47 +21,26 @@ import contextlib
 import logging
 import mmap
 import os
-import queue
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from penstock.log_core.batch._batch import BLOCK, Batch, Record
-from penstock.log_core.batch._blocks import contents
 from penstock.log_core.batch._crc import crc32c
 from penstock.log_core.errors import Damage
 from penstock.log_core.files.files import Files
 from penstock.log_core.files.layout import HEAD_BYTES, HISTORY, WAL_HEAD_BYTES, Folder, Head
 from penstock.log_core.history._history import KeyScan
+from penstock.log_core.history.key_walk import KeyWalk, Matcher
 from penstock.log_core.segments.segment import Marks, Segments
 
-__all__ = ["HISTORY_TABLE", "Matcher", "Part", "Search", "read_history", "read_history_entries"]
+__all__ = ["HISTORY_TABLE", "Part", "Search", "read_history", "read_history_entries"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 
 HISTORY_TABLE: Final = "feed_history"
 _ROW: Final = struct.Struct("<QIIIIII")
-_SLICE: Final = 128
-"""Key blocks that the loop decides about in one go; about a millisecond."""
-_KEYS_MAX: Final = 1_000_000
-"""Key blocks that are remembered; more are asked about again."""
-_ASK: Final = 0x80000000
-
-
-class Matcher(Protocol):
-    """Says what is wanted; on the loop."""
-
-    @property
-    def lp(self) -> int:
-        """The partition whose records it is asked about; those of others are passed over."""
-
-    def verdict(self, enc: int, key: bytes) -> int:
-        """Of a key block: 0 not wanted, 1 wanted, 2 ask for each record."""
-
-    def is_wanted(self, record: Record) -> bool:
-        """Of one record, whose key block's verdict was 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +51,6 @@ class Part:
     count: int
     first_record: int
     last_record: int
-
-
-class Stopped(Exception):
-    """The log closes."""
-
-
-class Undecided(Exception):
-    """The matcher failed."""
 
 
 class Search:
@@ -113,17 +84,13 @@ class Search:
         self._live = list(segments.live)
         self._swap = segments.swap
         self._first, self._last = span
-        self._matcher = matcher
-        self._post = post
         self._durable = durable
         self._scan = KeyScan(matcher.lp, floor, retention_feeds)
-        self._answers: queue.SimpleQueue[object] = queue.SimpleQueue()
-        self.stopped = False
+        self._walk = KeyWalk(matcher, self._scan, post)
 
     def stop(self) -> None:
         """The log closes: `run` ends soon, with `Stopped`."""
-        self.stopped = True
-        self._answers.put(None)
+        self._walk.stop()
 
     # On its thread
 
@@ -196,80 +163,9 @@ class Search:
             with file, contextlib.closing(mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ)) as data:
                 offset = marks.offset_of(max(self._first, base))
                 with memoryview(data) as view:
-                    entries = self._entries(view, offset, base)
+                    entries = self._walk.entries(view, offset, self._first, self._last, base)
             if entries:
                 yield base, entries
-
-    def _entries(self, view: memoryview, offset: int, base: int) -> bytes:
-        span = self._first, self._last
-        while unknown := self._scan.unknown(view, offset, *span, base):
-            self._ask(self._decide, unknown)
-            for enc, key in unknown:
-                self._scan.decide(enc, key, self._verdicts[enc, key])
-        entries = self._scan.take(view, offset, *span, base)
-        if self._scan.keys > _KEYS_MAX:
-            self._scan.clear()
-        return self._asked(view, offset, base, entries) if self._scan.asks else entries
-
-    def _asked(self, view: memoryview, offset: int, base: int, entries: bytes) -> bytes:
-        """Without those of the records to be asked about that are not wanted."""
-        kept = bytearray()
-        batches = _batches(view, offset)
-        batch = next(batches)
-        for entry in memoryview(entries).cast("I"):
-            lsn = base + (entry & ~_ASK)
-            if entry & _ASK:
-                while lsn >= batch.base_lsn + batch.count:
-                    batch = next(batches)
-                if not self._ask(self._wanted, batch.record(lsn - batch.base_lsn)):
-                    continue
-            kept += (entry & ~_ASK).to_bytes(4, "little")
-        return bytes(kept)
-
-    def _ask(self, function: Callable[..., None], argument: object) -> object:
-        self._post(function, argument)
-        answer = self._answers.get()
-        if self.stopped:
-            raise Stopped
-        if isinstance(answer, Exception):
-            raise Undecided(repr(answer)) from answer
-        return answer
-
-    # On the loop
-
-    def _decide(self, unknown: list[tuple[int, bytes]], at: int = 0) -> None:
-        if at == 0:
-            self._verdicts: dict[tuple[int, bytes], int] = {}
-        try:
-            for enc, key in unknown[at : at + _SLICE]:
-                self._verdicts[enc, key] = self._matcher.verdict(enc, key)
-        except Exception as error:
-            self._answers.put(error)
-            return
-        if at + _SLICE < len(unknown):
-            self._post(self._decide, unknown, at + _SLICE)
-        else:
-            self._answers.put(True)
-
-    def _wanted(self, record: Record) -> None:
-        try:
-            self._answers.put(self._matcher.is_wanted(record))
-        except Exception as error:
-            self._answers.put(error)
-
-
-def _batches(view: memoryview, offset: int) -> Iterator[Batch]:
-    """The batches from `offset` on, those in blocks included, without what is damaged."""
-    while offset < len(view):
-        size = int.from_bytes(view[offset : offset + 4], "little")
-        try:
-            batch = Batch.parse(view[offset : offset + size])
-        except ValueError:
-            offset += 32
-            continue
-        with contextlib.suppress(ValueError):
-            yield from contents(view[offset : offset + size]) if batch.kind == BLOCK else [batch]
-        offset += size
 
 
 def read_history(path: Path) -> list[Part]:

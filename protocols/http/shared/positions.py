@@ -19,12 +19,17 @@ if TYPE_CHECKING:
     from penstock.router.queues.start_position import StartPosition
     from penstock.subscriptions.streams.stream import Stream
 
-__all__ = ["indexed", "offset_at", "offset_of_time", "position_of"]
+__all__ = ["indexed", "offset_at", "offset_of_time", "position_of", "position_of_time"]
 
 
 async def position_of(log: Log, lp: int, since: StartPosition) -> int:
     """The position of the first record kept of the partition `lp` that is not older; see `find_position`."""
     return await _told(lambda tell: find_position(log, lp, since, tell))
+
+
+async def position_of_time(log: Log, time_ms: int) -> int:
+    """The position of the first record in the log that is not older, whoever keeps it; or the next one."""
+    return await _told(lambda tell: log.seek_time(time_ms, tell))
 
 
 async def offset_of_time(stream: Stream, time_ms: int) -> int:

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Final
 
 from penstock import __version__
+from penstock.protocols.http.data.openapi.log import search
 from penstock.protocols.http.data.openapi.pull import peek, pulled, queues, redrive, streams
 from penstock.protocols.http.data.openapi.schemas import AGO, TEXT, TIME, Json, number, object_, ref, schemas
 from penstock.protocols.http.data.openapi.units import numbers, txn, units
@@ -172,6 +173,7 @@ def _paths() -> Json:
         f"{queue}/redrive": {"post": redrive()},
         f"{queue}/peek": {"post": peek()},
         **units(key),
+        "/log/search": {"post": search()},
         "/tail": {
             "get": operation(
                 "What is published to MQTT topics, or what the gateway says, as server-sent events.",

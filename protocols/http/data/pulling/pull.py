@@ -33,10 +33,11 @@ from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.streams.subscription import Subscription
 
 if TYPE_CHECKING:
+    from penstock.log_core.batch._batch import Record
     from penstock.protocols.http.data.publishing.staged import Staged, Transaction
     from penstock.subscriptions.queue.queue import Queue
 
-__all__ = ["Puller", "shown"]
+__all__ = ["Puller", "shown", "shown_record"]
 
 NDJSON: Final = "application/x-ndjson"
 _MESSAGES: Final = (10, 1, 1000)
@@ -279,16 +280,23 @@ def _given_back(body: dict[str, Any]) -> Callable[[Delivery], None] | float:
 
 def shown(access: Access, delivery: Delivery) -> dict[str, Any]:
     """A message as pull and tail show it."""
-    message = access.messages.show(delivery.record)
+    return {
+        **shown_record(access, delivery.record),
+        "deliveries": delivery.deliveries + 1,
+        "redelivered": delivery.redelivered,
+    }
+
+
+def shown_record(access: Access, record: Record) -> dict[str, Any]:
+    """The same of a record of the log, whoever gets it."""
+    message = access.messages.show(record)
     properties = message.properties
     headers = properties.pop("headers", {})
     item: dict[str, Any] = {
-        "id": f"0:{delivery.record.lsn}",
+        "id": f"0:{record.lsn}",
         "exchange": message.exchange,
         "routing_key": message.routing_key,
-        "deliveries": delivery.deliveries + 1,
-        "redelivered": delivery.redelivered,
-        "published_at": delivery.record.ts,
+        "published_at": record.ts,
         "headers": headers,
         **properties,
     }

@@ -1,0 +1,151 @@
+"""POST log/search: messages of a vhost by time, place, header, id or body, in what the log still holds.
+
+    {"from": "-1h", "to": TIME, "exchange": X, "routing_key": PATTERN | "topic": FILTER,
+     "queue": Q | "stream": S, "headers": {NAME: VALUE | null}, "message_id": ID, "correlation_id": ID,
+     "body": {"contains": TEXT}, "max": 100, "max_scan_bytes": 268435456, "wait_ms": 1000, "cursor": C}
+
+    {"messages": [...], "progress": 0.25, "scanned_bytes": N, "reached": TIME, "damaged": 0, "cursor": C}
+
+Oldest first. All that is asked for must hold. A request ends after `max` messages, `max_scan_bytes` or
+`wait_ms`, whichever is first. `cursor` goes on from there with the same fields, and is missing at the end.
+So a search is stopped by not going on, and nothing is kept for it. What is published after its first
+request is not in it.
+
+Whoever searches finds what a tail would show: messages of exchanges that they may read, with keys that
+they may read, or with `queue` those of a queue that they may read. Messages that retention has let go of
+are found while they lie in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.log_core.history._content import Content
+from penstock.log_core.history.content_search import Reached, SearchLimits
+from penstock.protocols.http.data.log.places import PLACES, Places
+from penstock.protocols.http.data.log.query import IDS, Query
+from penstock.protocols.http.data.pulling.polls import BYTES_MAX
+from penstock.protocols.http.data.pulling.pull import shown_record
+from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.shared.fields import check_fields, number_of, optional_object
+from penstock.protocols.http.shared.positions import position_of_time
+from penstock.router.queues.start_position import parse_since
+
+if TYPE_CHECKING:
+    from penstock.log_core.batch._batch import Record
+    from penstock.protocols.http.data.access import Access
+
+__all__ = ["LogSearch"]
+
+_FIELDS: Final = (
+    *("from", "to", *PLACES, "headers", *IDS, "body"),
+    *("max", "max_scan_bytes", "wait_ms", "cursor"),
+)
+_MOST: Final = (100, 1, 1000)
+"""Default, least, most."""
+_SCAN_BYTES: Final = (256 << 20, 1 << 20, 4 << 30)
+_WAIT_MS: Final = (1000, 10, 30_000)
+_DIGITS_MAX: Final = 19
+
+
+class LogSearch:
+    """The handler."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def search(self, request: Request) -> Response:
+        """Find messages."""
+        access = self._access
+        vhost = access.vhost(request)
+        body = await optional_object(request)
+        check_fields(body, _FIELDS)
+        query = Query.read(body)
+        places = Places(access.broker, access.identity(request), vhost, body)
+        limits = SearchLimits(
+            number_of(body, "max_scan_bytes", _SCAN_BYTES), number_of(body, "wait_ms", _WAIT_MS) / 1000
+        )
+        most = number_of(body, "max", _MOST)
+        begin, position, end = await self._span(body)
+        content = Content(query.clauses(), query.contains, feeds=places.feeds)
+        messages: list[dict[str, Any]] = []
+        size = 0
+
+        def found(record: Record) -> bool:
+            nonlocal size
+            if len(messages) >= most or size >= BYTES_MAX:
+                return False
+            item = shown_record(access, record)
+            if query.is_met(item):
+                messages.append(item)
+                size += len(record.body)
+            return True
+
+        reached = await self._run((position, end), places, content, limits, found)
+        answer: dict[str, Any] = {
+            "messages": messages,
+            "progress": 1.0 if reached.lsn >= end else (reached.lsn - begin) / (end - begin),
+            "scanned_bytes": reached.nbytes,
+            "reached": reached.time_ms or None,
+            "damaged": reached.damaged,
+        }
+        if reached.lsn < end:
+            answer["cursor"] = f"{begin}:{reached.lsn}:{end}"
+        return json_response(answer)
+
+    async def _run(
+        self,
+        span: tuple[int, int],
+        places: Places,
+        content: Content,
+        limits: SearchLimits,
+        found: Callable[[Record], bool],
+    ) -> Reached:
+        if span[0] >= span[1]:
+            return Reached(span[1])
+        done: asyncio.Future[Reached | None] = asyncio.get_running_loop().create_future()
+
+        def told(reached: Reached | None) -> None:
+            if not done.done():
+                done.set_result(reached)
+
+        broker = self._access.broker
+        broker.log.search_content(span, places, content, limits, found, told)
+        broker.tick.schedule()  # what was appended last has to be written first
+        reached = await done
+        if reached is None:
+            raise HttpError(503, "unavailable", "the log could not be read; see its lines")
+        return reached
+
+    async def _span(self, body: dict[str, Any]) -> tuple[int, int, int]:
+        """Where the search began, goes on and ends, as LSNs. Raises HttpError 400, 503."""
+        if (cursor := body.get("cursor")) is not None:
+            parts = cursor.split(":") if isinstance(cursor, str) else []
+            if len(parts) != 3 or not all(
+                part.isascii() and part.isdigit() and len(part) <= _DIGITS_MAX for part in parts
+            ):
+                raise HttpError(400, "bad_field", "cursor: send it as the answer before had it")
+            begin, position, end = (int(part) for part in parts)
+            following = self._access.broker.log.appender.next_lsn
+            return begin, max(position, 1), min(end, following)
+        log = self._access.broker.log
+        end = log.appender.next_lsn
+        begin = 1
+        if "from" in body:
+            begin = await self._position(body, "from")
+        if "to" in body:
+            end = min(end, await self._position(body, "to"))
+        return begin, begin, end
+
+    async def _position(self, body: dict[str, Any], name: str) -> int:
+        log = self._access.broker.log
+        since = parse_since(body[name], log.now_ms())
+        if since is None:
+            raise HttpError(
+                400,
+                "bad_field",
+                f'{name} is "-1h", "pos:N", or a time with its zone (RFC 3339)',
+            )
+        return since.position or await position_of_time(log, since.time_ms)

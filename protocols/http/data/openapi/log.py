@@ -1,0 +1,53 @@
+"""Part of the OpenAPI document: what the log holds, found and shown."""
+
+from __future__ import annotations
+
+from penstock.protocols.http.data.openapi.schemas import AGO, TEXT, TIME, Json, number, object_, ref
+from penstock.protocols.http.data.openapi.words import operation
+
+__all__ = ["search"]
+
+
+def search() -> Json:
+    """Messages of the past."""
+    moment: Json = {
+        "anyOf": [AGO, TIME, {"type": "string", "pattern": "^pos:[0-9]{1,19}$"}, number(0, 2**53 - 1, 0)]
+    }
+    name: Json = {"type": "string", "minLength": 1, "maxLength": 255}
+    value: Json = {"type": ["string", "number", "boolean", "null"], "description": "null: whichever."}
+    answer = object_(
+        {
+            "messages": {"type": "array", "items": ref("Message")},
+            "progress": {"type": "number", "description": "0 to 1, of all that is to be searched."},
+            "scanned_bytes": {"type": "integer"},
+            "reached": {"type": ["integer", "null"], "description": "The time it came to, ms since 1970."},
+            "damaged": {"type": "integer", "description": "Batches that could not be read."},
+            "cursor": {"type": "string", "description": "Goes on from there; missing at the end."},
+        },
+        *("messages", "progress", "scanned_bytes", "damaged"),
+    )
+    return operation(
+        "Find messages in the log, oldest first.",
+        {200: answer},
+        body=object_(
+            {
+                "from": moment,
+                "to": moment,
+                "exchange": TEXT,
+                "routing_key": {**TEXT, "description": "A pattern with * and #; not with topic."},
+                "topic": {**TEXT, "description": "A topic filter of MQTT; not with routing_key."},
+                "queue": TEXT,
+                "stream": {**TEXT, "description": "Not with queue."},
+                "headers": {"type": "object", "propertyNames": name, "additionalProperties": value},
+                "message_id": name,
+                "correlation_id": name,
+                "body": object_({"contains": TEXT}, closed=True),
+                "max": number(1, 1000, 100),
+                "max_scan_bytes": number(1 << 20, 4 << 30, 256 << 20),
+                "wait_ms": number(10, 30_000, 1000),
+                "cursor": {"type": "string", "pattern": "^[0-9]{1,19}:[0-9]{1,19}:[0-9]{1,19}$"},
+            },
+            closed=True,
+        ),
+        optional=True,
+    )

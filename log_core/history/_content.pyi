@@ -5,7 +5,7 @@ from typing import final
 
 @final
 class Content:
-    """What a record must have, beside its key block."""
+    """The demands on a record, beside its key block."""
 
     def __init__(
         self,

@@ -55,12 +55,12 @@ class KeyWalk:
         self.stopped = False
 
     def stop(self) -> None:
-        """The log closes: whoever waits for an answer gets `Stopped`."""
+        """The log closes: the thread gets `Stopped` instead of an answer."""
         self.stopped = True
         self._answers.put(None)
 
     def entries(self, data: memoryview, offset: int, first: int, last: int, base: int) -> bytes:
-        """What is wanted there, as `KeyScan.take` has it, without marks. Raises Stopped, Undecided."""
+        """The entries that are wanted there, as `KeyScan.take` has it, without marks. Raises Stopped, Undecided."""
         scan = self._scan
         while unknown := scan.unknown(data, offset, first, last, base):
             self.ask(self._decide, unknown)

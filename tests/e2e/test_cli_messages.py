@@ -62,6 +62,19 @@ def test_a_topic_its_subscriptions_and_its_messages(run: Run, unique: str) -> No
     assert run("topics", "show", unique, code=1) == ""
 
 
+def test_search_prints_what_it_finds(run: Run, unique: str) -> None:
+    run("queues", "create", unique)
+    run("pub", "--queue", unique, "--header", "shop=north", "a", "b", "c")
+    run("pub", "--queue", unique, "--header", "shop=south", "d")
+    assert run("search", "--queue", unique, "--header", "shop=north").split() == ["a", "b", "c"]
+    assert run("search", "--queue", unique, "--from", "first", "--max", "2").split() == ["a", "b"]
+    assert run("search", "--queue", unique, "--contains", "d").split() == ["d"]
+    assert run("search", "--exchange", "amq.default", "--pattern", unique, "--to", "-1h") == ""
+    (whole,) = run("search", "--queue", unique, "--contains", "d", "--json").splitlines()
+    assert json.loads(whole)["headers"] == {"shop": "south"}
+    run("search", "--queue", unique, "--from", "yesterday", code=1)
+
+
 def test_lines_of_standard_input_are_published(
     run: Run, gateway: Gateway, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,7 +114,7 @@ def test_every_way_to_ask(gateway: Gateway, http: httpx.Client, unique: str) -> 
     assert third["headers"]["tenant"] == f"{unique}2" and third["message_id"] == f"{unique}-2"
 
 
-def test_what_is_consumed_and_what_survives_a_restart_is_found(gateway: Gateway, unique: str) -> None:
+def test_a_consumed_message_is_found_after_a_kill(gateway: Gateway, unique: str) -> None:
     make_queue(gateway, unique)
     with open_client(gateway) as http:
         assert http.post(f"queues/{unique}/messages", json={"value": unique}).is_success

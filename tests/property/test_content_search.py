@@ -27,7 +27,12 @@ RECORD = st.tuples(
 
 
 def look(
-    log: Log, span: tuple[int, int], content: Content, wanted: Wanted, most: int = 1000
+    log: Log,
+    span: tuple[int, int],
+    content: Content,
+    wanted: Wanted,
+    most: int = 1000,
+    limits: SearchLimits = WHOLE,
 ) -> tuple[list[Record], Reached]:
     """The records of one search, and how far it came."""
     found: list[Record] = []
@@ -39,7 +44,7 @@ def look(
         found.append(record)
         return True
 
-    log.search_content(span, wanted, content, WHOLE, take, ended.append)
+    log.search_content(span, wanted, content, limits, take, ended.append)
     log.flush()
     while not ended:
         log._inbox.wait()
@@ -123,17 +128,10 @@ def test_a_search_ends_after_so_many_bytes_and_goes_on(tmp_path: Path) -> None:
         log.flush()
     found, steps, first = [], 0, 1
     while first < log.appender.next_lsn:
-        records: list[Record] = []
-        ended: list[Reached | None] = []
-        log.search_content(
-            (first, log.appender.next_lsn), Wanted({b"a"}, set()), Content(body=b"299"),
-            SearchLimits(1 << 20, 60), lambda record: not records.append(record), ended.append,
-        )  # fmt: skip
-        log.flush()
-        while not ended:
-            log._inbox.wait()
-        assert ended[0] is not None and ended[0].nbytes < 4 << 20
+        span, limits = (first, log.appender.next_lsn), SearchLimits(1 << 20, 60)
+        records, reached = look(log, span, Content(body=b"299"), Wanted({b"a"}, set()), limits=limits)
+        assert reached.nbytes < 4 << 20
         found += records
-        steps, first = steps + 1, ended[0].lsn
+        steps, first = steps + 1, reached.lsn
     assert steps > 2 and [record.body[:3] for record in found] == [b"299"]
     log.close_sync()

@@ -20,6 +20,7 @@ GROUPS = {
         "pub": ("messages", "publish messages"),
         "sub": ("messages", "take messages and print them"),
         "tail": ("messages", "print what passes, and take nothing"),
+        "search": ("messages", "find messages of the past"),
         "dlq": ("dlq", "dead letters"),
     },
     "a running gateway": {

@@ -1,4 +1,4 @@
-"""Commands that move messages: `penstock pub`, `sub`, `tail`.
+"""Commands that move messages or find them: `penstock pub`, `sub`, `tail`, `search`.
 
 They use the data plane, which the management address serves too.
 """
@@ -84,6 +84,56 @@ def _add_tail(tail: Parser) -> None:
         help="where to begin: first, next, -1h or a time; of a topic also an offset (default: %(default)s)",
     )
     _add_output(tail)
+
+
+def _add_search(search: Parser) -> None:
+    _begin(search, "Find messages in the log: all that is asked for must hold.", _search)
+    search.add_argument(
+        "--from", dest="since", default="-1h", help="first, -1h, pos:N or a time (default: %(default)s)"
+    )
+    search.add_argument("--to", help="as --from (default: now)")
+    place = search.add_mutually_exclusive_group()
+    place.add_argument("--queue", help="a queue or a topic")
+    place.add_argument("--mqtt", metavar="FILTER", help="a topic filter of MQTT, such as a/+/b")
+    place.add_argument("--exchange")
+    search.add_argument("--pattern", help="of routing keys, with * and #")
+    search.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
+    search.add_argument("--message-id")
+    search.add_argument("--correlation-id")
+    search.add_argument("--contains", help="text in the body")
+    _add_output(search)
+
+
+def _search(client: Client, parsed: argparse.Namespace) -> None:
+    fields: Item = {
+        "from": None if parsed.since == "first" else parsed.since,
+        "to": parsed.to,
+        "queue": parsed.queue,
+        "topic": parsed.mqtt,
+        "exchange": parsed.exchange,
+        "routing_key": parsed.pattern,
+        "headers": dict(_pair(text) for text in parsed.header) or None,
+        "message_id": parsed.message_id,
+        "correlation_id": parsed.correlation_id,
+        "body": None if parsed.contains is None else {"contains": parsed.contains},
+    }
+    body = {name: value for name, value in fields.items() if value is not None}
+    left, done = parsed.max, 0
+    with progress(100, "searched", unit="%") as did:
+        while left is None or left > 0:
+            body["max"] = min(left or AT_ONCE, AT_ONCE)
+            found = client.request("POST", f"{base(parsed)}/log/search", body)
+            for message in found["messages"]:
+                _print_message(message, whole=parsed.json)
+            sys.stdout.flush()
+            if left is not None:
+                left -= len(found["messages"])
+            share = int(100 * found["progress"])
+            did(share - done)
+            done = share
+            if "cursor" not in found:
+                return
+            body["cursor"] = found["cursor"]
 
 
 def _pub(client: Client, parsed: argparse.Namespace) -> None:
@@ -220,4 +270,9 @@ def _tail(client: Client, parsed: argparse.Namespace) -> None:
                     return
 
 
-COMMANDS: Final[dict[str, Builder]] = {"pub": _add_pub, "sub": _add_sub, "tail": _add_tail}
+COMMANDS: Final[dict[str, Builder]] = {
+    "pub": _add_pub,
+    "sub": _add_sub,
+    "tail": _add_tail,
+    "search": _add_search,
+}

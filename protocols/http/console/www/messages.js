@@ -3,12 +3,12 @@
 import { html } from "./vendor/preact.js";
 import { Data, Rows, Time, bytes, count } from "./parts.js";
 
-/** @param {{of: any[], empty?: string}} props as `/v1` shows messages */
-export function Messages({ of, empty = "Nothing is ready." }) {
+/** @param {{of: any[], empty?: string, past?: boolean}} props as `/v1` shows messages; `past`: of the log, not of a queue */
+export function Messages({ of, empty = "Nothing is ready.", past = false }) {
   return html`<${Rows} label="Messages" rows=${of} empty=${empty} columns=${[
     ["Position", (one) => one.id], ["Published", (one) => html`<${Time} at=${one.published_at} />`],
     ["Exchange", (one) => one.exchange || "(default exchange)"], ["Routing key", (one) => one.routing_key],
-    ["Delivered before", (one) => (one.deliveries ? `${count(one.deliveries)} times` : one.redelivered ? "yes" : "no")],
+    ...(past ? [] : [["Delivered before", (one) => (one.deliveries ? `${count(one.deliveries)} times` : one.redelivered ? "yes" : "no")]]),
     ["Headers", (one) => html`<${Data} value=${one.headers} />`],
     ["Payload", (one) => html`<${Payload} of=${one} />`],
   ]} />`;

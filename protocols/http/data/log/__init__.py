@@ -1,1 +1,1 @@
-"""What the log holds, for people: finding messages in it. Read `search` first."""
+"""The log for people: finding messages in it. Read `search` first."""

@@ -87,7 +87,7 @@ class Places:
             return 0
         if self._pattern is not None and not self._pattern.match(routing_key):
             return 0
-        # Who may read a queue may see what is in it, whichever way it came.
+        # The right to read a queue is one to all that is in it, whichever way it came.
         return int(self.feeds is not None or may_read(self._broker, self._identity, self._vhost, enc, key))
 
     def is_wanted(self, record: Record) -> bool:

@@ -1,4 +1,4 @@
-"""What a searched message must have beside its time and place: headers, ids, text in its body.
+"""The demands of a search beside time and place: headers, ids, text in the body.
 
 A search asks the log for byte strings (`clauses`), and looks at what it finds once more (`is_met`).
 """
@@ -25,7 +25,7 @@ _USER_PROPERTY: Final = 0x26
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a message must have, beside its place and time."""
+    """See the module."""
 
     headers: dict[str, str | None]
     """Text that a header must have; None: whichever."""

@@ -8,10 +8,10 @@
 
 Oldest first. All that is asked for must hold. A request ends after `max` messages, `max_scan_bytes` or
 `wait_ms`, whichever is first. `cursor` goes on from there with the same fields, and is missing at the end.
-So a search is stopped by not going on, and nothing is kept for it. What is published after its first
-request is not in it.
+So a search is stopped by not going on, and nothing is kept for it. Messages published after its first
+request are not in it.
 
-Whoever searches finds what a tail would show: messages of exchanges that they may read, with keys that
+A user finds what a tail would show: messages of exchanges that they may read, with keys that
 they may read, or with `queue` those of a queue that they may read. Messages that retention has let go of
 are found while they lie in the log.
 """

@@ -20,7 +20,7 @@ import multiprocessing
 import socket
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_int32, c_int64
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -56,6 +56,8 @@ class Load:
     """AMQP: publisher confirms."""
     ack: bool = False
     """AMQP: consumers acknowledge, one multiple ack per read; otherwise no_ack."""
+    quorum: bool = False
+    """AMQP: queues of RabbitMQ's type quorum."""
     queues: int = 1
     prefetch: int = 2000
     window: int = 2000
@@ -119,6 +121,8 @@ class Result:
     """Deliveries still on their way when the drain limit was reached."""
     latency_us: dict[str, float] = field(default_factory=dict)
     """p50, p99, p999 and max in latency mode."""
+    beside_s: dict[str, float] = field(default_factory=dict)
+    """CPU seconds of further processes in the window, by the names given to `run`."""
 
 
 def connect(port: int) -> socket.socket:
@@ -209,8 +213,11 @@ def run(
     seconds: float,
     warm_s: float = 1.5,
     drain_s: float = 10.0,
+    beside: Mapping[str, int] | None = None,
 ) -> Result:
     """Put `load` on the broker at 127.0.0.1:`port` and measure it for `seconds`.
+
+    `beside`: further processes, by name, whose CPU is told, too.
 
     Raises:
         LoadFailed: A publisher or consumer failed, or a consumer did not subscribe in 20 s.
@@ -236,7 +243,8 @@ def run(
             for process in publishers:
                 process.start()
             time.sleep(warm_s)
-            return _measure(load, board, broker_pid, seconds, drain_s, [*consumers, *publishers])
+            pids = (broker_pid, beside or {})
+            return _measure(load, board, pids, seconds, drain_s, [*consumers, *publishers])
         finally:
             board.publishing.value = board.running.value = 0
             for process in [*publishers, *consumers]:
@@ -265,18 +273,21 @@ def _guarded(role: Role, load: Load, port: int, name: str, board: Board, i: int)
 def _measure(
     load: Load,
     board: Board,
-    broker_pid: int | None,
+    pids: tuple[int | None, Mapping[str, int]],
     seconds: float,
     drain_s: float,
     processes: Sequence[multiprocessing.context.ForkProcess],
 ) -> Result:
-    def snapshot() -> tuple[float, int, int, float]:
-        used = cpu_seconds(broker_pid) if broker_pid is not None else 0.0
-        return time.perf_counter(), sum(board.answered), sum(board.delivered), used
+    broker_pid, beside = pids
 
-    t0, p0, d0, c0 = snapshot()
+    def snapshot() -> tuple[float, int, int, float, dict[str, float]]:
+        used = cpu_seconds(broker_pid) if broker_pid is not None else 0.0
+        others = {name: cpu_seconds(pid) for name, pid in beside.items()}
+        return time.perf_counter(), sum(board.answered), sum(board.delivered), used, others
+
+    t0, p0, d0, c0, b0 = snapshot()
     time.sleep(seconds)
-    t1, p1, d1, c1 = snapshot()
+    t1, p1, d1, c1, b1 = snapshot()
     board.publishing.value = 0
     _raise_failure(board)
     if any(process.exitcode is not None for process in processes):
@@ -301,6 +312,7 @@ def _measure(
         lost=missing if standing else 0,
         backlog=0 if standing else missing,
         latency_us=percentiles_us(ages),
+        beside_s={name: b1[name] - b0[name] for name in beside},
     )
 
 

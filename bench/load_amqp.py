@@ -87,10 +87,12 @@ class Client:
         self.socket.sendall(method(1, class_id, method_id, arguments))
         return self.wait_for(class_id, reply_id)
 
-    def declare(self, queue: str, *, durable: bool, passive: bool = False) -> None:
-        """Declare a queue, or (`passive`) find that it is there."""
+    def declare(self, queue: str, *, durable: bool, passive: bool = False, quorum: bool = False) -> None:
+        """Declare a queue, or (`passive`) find that it is there; `quorum`: of that type."""
         bits = passive | durable << 1
-        self.call(50, 10, b"\0\0" + short_string(queue) + bytes([bits]) + b"\0\0\0\0", 11)
+        table = short_string("x-queue-type") + b"S" + struct.pack(">I", 6) + b"quorum" if quorum else b""
+        arguments = struct.pack(">I", len(table)) + table
+        self.call(50, 10, b"\0\0" + short_string(queue) + bytes([bits]) + arguments, 11)
 
     def bind(self, queue: str, exchange: str, key: str) -> None:
         """Bind a queue to an exchange."""
@@ -136,7 +138,7 @@ def prepared(load: Load, port: int) -> Iterator[list[str]]:
     client = Client(port, vhost=load.vhost)
     names = [f"bench-{os.getpid()}-{time.monotonic_ns()}-{i}" for i in range(load.queues)]
     for name in names:
-        client.declare(name, durable=load.durable)
+        client.declare(name, durable=load.durable, quorum=load.quorum)
     client.close()
     try:
         yield names

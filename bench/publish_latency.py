@@ -58,26 +58,28 @@ def declare(port: int, queues: Sequence[str]) -> None:
     client.close()
 
 
-def probe(port: int, seconds: float) -> list[float]:
-    """Seconds from when each message was due until its confirm."""
+def probe(
+    port: int, seconds: float, *, each_s: float = EACH_S, size: int = SIZE, quorum: bool = False
+) -> list[float]:
+    """Seconds from when each message was due, one each `each_s`, until its confirm."""
     client = Client(port)
-    client.declare("probe", durable=True)
+    client.declare("probe", durable=True, quorum=quorum)
     client.call(60, 20, b"\0\0" + short_string("probe") + short_string("t") + b"\2" + b"\0\0\0\0", 21)
     client.close()
     client = Client(port)
-    client.declare("probe", durable=True)
+    client.declare("probe", durable=True, quorum=quorum)
     client.call(85, 10, b"\0", 11)
     client.socket.setblocking(False)
-    one = message("probe", SIZE, durable=True)
+    one = message("probe", size, durable=True)
     took: list[float] = []
     answers = bytearray()
     sent = 0
     begins = time.monotonic()
-    total = int(seconds / EACH_S)
+    total = int(seconds / each_s)
     with selectors.DefaultSelector() as selector:
         selector.register(client.socket, selectors.EVENT_READ)
         while len(took) < total:
-            due = begins + sent * EACH_S
+            due = begins + sent * each_s
             now = time.monotonic()
             if sent < total and now >= due:
                 client.socket.setblocking(True)
@@ -94,7 +96,7 @@ def probe(port: int, seconds: float) -> list[float]:
                 (tag,) = struct.unpack_from(">Q", answers, 11)
                 del answers[:CONFIRM_BYTES]
                 while len(took) < tag:
-                    took.append(now - begins - len(took) * EACH_S)
+                    took.append(now - begins - len(took) * each_s)
     client.socket.setblocking(True)
     client.call(50, 30, b"\0\0" + short_string("probe") + b"\0", 31)  # purge
     client.close()

@@ -55,7 +55,9 @@ def middle(results: Sequence[Result]) -> Result:
 
     latency = {k: median([r.latency_us[k] for r in results]) for k in results[0].latency_us}
     figures = {
-        f.name: mid(f.name) for f in dataclasses.fields(Result) if f.name not in ("latency_us", "lost")
+        f.name: mid(f.name)
+        for f in dataclasses.fields(Result)
+        if f.name not in ("latency_us", "beside_s", "lost")
     }
     return Result(**figures, lost=sum(r.lost for r in results), latency_us=latency)
 

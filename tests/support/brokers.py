@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -299,6 +300,7 @@ class RabbitMQ(Broker):
     Args:
         folder: Where its files go.
         plugins: Plug-ins to enable; `rabbitmq_mqtt` adds an MQTT listener.
+        peer: A node that runs, whose cluster `start` joins. It is closed after this one.
 
     """
 
@@ -306,13 +308,15 @@ class RabbitMQ(Broker):
     speaks = frozenset({"amqp"})
     start_timeout_s = 180.0
 
-    def __init__(self, folder: Path, *, plugins: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, *, plugins: tuple[str, ...] = (), peer: RabbitMQ | None = None) -> None:
         super().__init__(folder)
         if not RABBITMQ_SCRIPT.exists() or shutil.which("epmd") is None:
             raise BrokerMissing("RabbitMQ is not installed: apt-get install rabbitmq-server")
         self._plugins = plugins
+        self._peer = peer
+        self._cookie: str = peer._cookie if peer else secrets.token_hex(16)
         self._epmd: subprocess.Popen[bytes] | None = None
-        self._epmd_port = free_port()
+        self._epmd_port: int = peer._epmd_port if peer else free_port()
         self._dist_port = free_port()
         self.amqp_port = free_port()
         self.mqtt_port = free_port() if "rabbitmq_mqtt" in plugins else 0
@@ -332,10 +336,14 @@ class RabbitMQ(Broker):
             lines.append("management.tcp.ip = 127.0.0.1")
             lines.append(f"management.tcp.port = {self.management_port}")
         (etc / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
+        cookie = self.folder / ".erlang.cookie"
+        if not cookie.exists():
+            cookie.write_text(self._cookie)
+            cookie.chmod(0o400)
         return {
             "HOME": str(self.folder),
             "RABBITMQ_HOME": "/usr/lib/rabbitmq/lib/rabbitmq_server-" + self.version(),
-            "RABBITMQ_NODENAME": f"penstock-peer-{self.amqp_port}@localhost",
+            "RABBITMQ_NODENAME": self.node,
             "RABBITMQ_DIST_PORT": str(self._dist_port),
             "RABBITMQ_MNESIA_BASE": str(self.data_dir),
             "RABBITMQ_LOG_BASE": str(self.folder / "log"),
@@ -352,8 +360,20 @@ class RabbitMQ(Broker):
             "ERL_CRASH_DUMP_SECONDS": "0",
         }
 
+    @property
+    def node(self) -> str:
+        """Its name in a cluster."""
+        return f"penstock-peer-{self.amqp_port}@localhost"
+
+    def start(self) -> Self:
+        super().start()
+        if self._peer is not None:
+            for words in (("stop_app",), ("join_cluster", self._peer.node), ("start_app",)):
+                self.ctl(*words)
+        return self
+
     def launch(self) -> None:
-        if self._epmd is None or self._epmd.poll() is not None:
+        if self._peer is None and (self._epmd is None or self._epmd.poll() is not None):
             self._epmd = subprocess.Popen(
                 ["epmd", "-port", str(self._epmd_port), "-address", "127.0.0.1"],
                 stdin=subprocess.DEVNULL,

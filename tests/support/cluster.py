@@ -11,9 +11,9 @@ from pathlib import Path
 from bench.kafka import Kafka, cluster_id
 from tests.support.brokers import BrokerFailed, Gateway, free_port
 
-__all__ = ["Node", "make_brokers", "make_nodes", "start_brokers", "wait_for_owner"]
+__all__ = ["SMALL_HEAP", "Node", "make_brokers", "make_nodes", "start_brokers", "wait_for_owner"]
 
-_HEAP = ("-Xms192m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+SMALL_HEAP = ("-Xms192m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class Node(Gateway):
@@ -49,7 +49,7 @@ class Node(Gateway):
         self.kill9()
 
 
-def make_brokers(folder: Path, jars: Path, count: int) -> list[Kafka]:
+def make_brokers(folder: Path, jars: Path, count: int, heap: tuple[str, ...] = SMALL_HEAP) -> list[Kafka]:
     """Brokers that are started together by `launch`, then waited for."""
     quorum = {number: free_port() for number in range(1, count + 1)}
     cluster = cluster_id()
@@ -62,15 +62,17 @@ def make_brokers(folder: Path, jars: Path, count: int) -> list[Kafka]:
             number=number,
             quorum=quorum,
             cluster=cluster,
-            heap=_HEAP,
+            heap=heap,
         )
         for number in quorum
     ]
 
 
-def start_brokers(ends: ExitStack, folder: Path, jars: Path, count: int) -> list[Kafka]:
+def start_brokers(
+    ends: ExitStack, folder: Path, jars: Path, count: int, heap: tuple[str, ...] = SMALL_HEAP
+) -> list[Kafka]:
     """Brokers that serve; `ends` ends them."""
-    brokers = make_brokers(folder, jars, count)
+    brokers = make_brokers(folder, jars, count, heap)
     for broker in brokers:
         ends.callback(broker.kill9)  # without its majority, a broker does not stop by itself
         broker.launch()

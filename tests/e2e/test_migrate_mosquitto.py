@@ -179,15 +179,25 @@ def test_a_move_goes_on_after_a_kill_of_either_side(tmp_path: Path) -> None:
         until(state.exists)
         first.kill()
         first.wait()
-        second = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        gateway.kill9()
+        before = state.read_text()
+        errors = tmp_path / "errors"
+        with errors.open("wb") as file:
+            second = subprocess.Popen(
+                command, env=environment, stdout=subprocess.PIPE, stderr=file, text=True
+            )
         try:
+            until(lambda: second.poll() is not None or b"trying" in errors.read_bytes(), LIMIT_S)
+            gateway.start()
+            until(lambda: second.poll() is not None or state.read_text() != before, LIMIT_S)
             gateway.kill9()
             gateway.start()
             said, _ = second.communicate(timeout=LIMIT_S)
         finally:
             second.kill()
             second.wait()
-        assert second.returncode == 0, said
+        assert second.returncode == 0, (said, errors.read_text())
+        assert "no answer from the management API" in errors.read_text()
         assert "went on after step" in said
         for number in range(sessions):
             wanted = [(f"t/{n}", str(at)) for n in range(number, sessions) for at in range(each)]

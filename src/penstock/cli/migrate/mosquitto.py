@@ -74,7 +74,7 @@ def _mosquitto(parsed: argparse.Namespace) -> int:
     if not parsed.apply:
         return 0
     with Client(parsed.url) as client:
-        api = RetryingClient(client)
+        api = RetryingClient(client, known=parsed.state.exists())
         target = applying.Target(
             api=api,
             mqtt=place(parsed.mqtt) if parsed.mqtt else listener_of(api, "mqtt", client.address),

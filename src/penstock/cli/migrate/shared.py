@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,22 +21,34 @@ _PAUSE_S: Final = 0.5
 
 
 class RetryingClient:
-    """A client that waits for a broker that starts again. One that never answered is not waited for."""
+    """A client that waits for a broker that starts again, and says so.
 
-    def __init__(self, client: Client) -> None:
+    Args:
+        client: Sends the requests.
+        known: Whether the broker has answered before, to an earlier run of the same move. One that never
+            answered is not waited for: the address may be wrong.
+
+    """
+
+    def __init__(self, client: Client, *, known: bool = False) -> None:
         self._client = client
-        self._has_answered = False
+        self._known = known
 
     def request(self, method: str, path: str, body: object = None) -> Any:
         """See `Client.request`. Requests of a move may be repeated."""
-        until = time.monotonic() + _TIMEOUT_S
+        until = 0.0
         while True:
             try:
                 answer = self._client.request(method, path, body)
-                self._has_answered = True
+                self._known = True
                 return answer
             except ApiError as error:
-                if error.status != 0 or not self._has_answered or time.monotonic() > until:
+                if error.status != 0 or not self._known:
+                    raise
+                if not until:
+                    until = time.monotonic() + _TIMEOUT_S
+                    print(f"penstock: {error}; trying for {_TIMEOUT_S:g} s", file=sys.stderr)
+                elif time.monotonic() > until:
                     raise
                 time.sleep(_PAUSE_S)
 

@@ -24,6 +24,7 @@ __all__ = ["Publisher"]
 
 _UNDER_WAY_MAX: Final = 500
 _EXPIRY_MAX_S: Final = 2**32 - 1
+_PAUSE_S: Final = 0.5
 
 
 class Publisher:
@@ -37,7 +38,7 @@ class Publisher:
             port: Of the MQTT listener.
             user: With the vhost in front, as `VHOST:NAME`.
             password: The user's.
-            timeout_s: How long nothing may be acknowledged.
+            timeout_s: How long nobody may answer, and nothing be acknowledged.
 
         """
         self._place = (host, port)
@@ -62,13 +63,19 @@ class Publisher:
         self._client.on_connect = self._on_connect
 
     def __enter__(self) -> Self:
-        try:
-            self._client.connect(*self._place)
-        except OSError as error:
-            host, port = self._place
-            raise MigrationError(
-                f"no MQTT listener answers at {host}:{port}: {error}", remedy="name it with --mqtt HOST:PORT"
-            ) from None
+        until = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self._client.connect(*self._place)
+                break
+            except OSError as error:  # the gateway may be starting again
+                if time.monotonic() > until:
+                    host, port = self._place
+                    raise MigrationError(
+                        f"no MQTT listener answers at {host}:{port}: {error}",
+                        remedy="name it with --mqtt HOST:PORT",
+                    ) from None
+            time.sleep(_PAUSE_S)
         self._client.loop_start()
         return self
 

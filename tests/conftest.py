@@ -8,6 +8,7 @@ that protocol, and the mark `penstock_only` skips where only penstock promises t
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import signal
@@ -42,6 +43,10 @@ settings.register_profile("fuzz", deadline=None, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
+# Half a million objects come while tests are collected, and stay: see pytest_collection_finish.
+gc.disable()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--broker",
@@ -68,6 +73,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for mark in item.iter_markers("not_on"):
             if mark.args[0] == chosen:
                 item.add_marker(pytest.mark.skip(reason=f"{chosen}: {mark.args[1]}"))
+
+
+def pytest_collection_finish() -> None:
+    """From now on the garbage collector looks only at what tests make: hundreds of them call it."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

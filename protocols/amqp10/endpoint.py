@@ -33,8 +33,15 @@ class Amqp10(Speaker[Session]):
             flush=connection.flush,
             look=self.look,
             name=lambda: connection.name,
+            sink=connection,
         )
         super().__init__(connection, broker, session, State, anonymous=options.allow_anonymous is True)
+
+    def look(self) -> None:
+        connection = self.connection
+        if not connection.handed_over:
+            connection.quick = None if connection.metered else self.session.quick
+        super().look()
 
     def want(self) -> int:
         return self.session.want

@@ -11,9 +11,9 @@ __all__ = ["CREDIT", "NODE", "WINDOW", "Options"]
 NODE: Final = f"penstock@{platform.node()}"
 """The name of this broker, for clients that ask where a queue is."""
 
-CREDIT: Final = 256
+CREDIT: Final = 2048
 """Messages that a sender may have under way; given again when half of them came."""
-WINDOW: Final = 2048
+WINDOW: Final = 8192
 """Transfers of a session that may be under way; given again when half of them came."""
 
 

@@ -8,7 +8,7 @@ from penstock.subscriptions.tick._tick cimport Sink, TickBase
 
 
 cdef class QuickReader:             # what handles a read without a call into Python
-    cdef readonly Py_ssize_t want   # as `Stream.want`
+    cdef public Py_ssize_t want     # as `Stream.want`
     cdef readonly bint answers      # of what was read, some wait: `Stream.answer` is to be called
     cdef readonly uint64_t await_written, await_synced  # of all answers so far, the last positions that they wait for
     # Bytes of p[0, size) that are done with; -1 = `Stream.received` is to be called with the same.

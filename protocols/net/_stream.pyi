@@ -12,9 +12,8 @@ ARENA: bytearray
 class QuickReader:
     """Handles an ordinary read without a call into Python. Front ends derive theirs in C."""
 
-    @property
-    def want(self) -> int:
-        """Whole size of the incomplete packet in front of what the last scan left; 0 = not known."""
+    want: int
+    """Whole size of the incomplete packet in front of what the last scan left; 0 = not known."""
 
     @property
     def answers(self) -> bool:

@@ -6,7 +6,6 @@ from penstock.errors import PenstockError
 from penstock.protocols.amqp.channel import direct_reply, replay, retry, stream
 from penstock.protocols.amqp.channel.channel import Channel
 from penstock.protocols.amqp.codec._channel import Consumer
-from penstock.protocols.amqp.codec._consumer_path import ConsumerFastPath
 from penstock.protocols.amqp.codec.errors import answer, hard, soft
 from penstock.protocols.amqp.codec.methods import (
     AccessRequest,
@@ -30,6 +29,7 @@ from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.errors import ConsumerRefused
 from penstock.subscriptions.streams.stream import Stream
+from penstock.subscriptions.tick._consumer_path import ConsumerFastPath
 
 __all__ = [
     "access_request",

@@ -9,6 +9,7 @@ from penstock.protocols.amqp.codec._confirms cimport Confirms
 from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.subscriptions.cursor._cursor cimport Cursor
 from penstock.subscriptions.cursor._take_result cimport Item
+from penstock.subscriptions.tick._consumer_path cimport DirectConsumer
 from penstock.subscriptions.tick._tick cimport Sink
 
 cdef enum:
@@ -80,14 +81,11 @@ cdef class Channel(Confirms):
                     Item* item, const uint8_t* tail, Py_ssize_t tail_size, uint64_t tag, bytes entry) except -1
 
 
-cdef class Consumer:
+cdef class Consumer(DirectConsumer):
     cdef readonly Channel channel
     cdef readonly bytes tag
     cdef readonly bint no_ack
     cdef readonly int priority
-    cdef public object queue
-    cdef public object way                  # makes its fast path from (consumer, queue); None: it has none
-    cdef public bint attached
     cdef public uint64_t limit              # prefetch, 0 = none
     cdef readonly uint64_t in_flight
     cdef bint starving                      # stands in channel.starved
@@ -104,5 +102,3 @@ cdef class Consumer:
     cdef Py_ssize_t head_size
 
     cdef Py_ssize_t _output_capacity(self) except -1
-    cpdef Py_ssize_t credit(self) except -1
-    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1

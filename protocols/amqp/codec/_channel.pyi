@@ -8,7 +8,7 @@ from penstock.protocols.amqp.codec._confirms import Confirms
 from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.queue.queue import Queue
-from penstock.subscriptions.tick._fast_path import FastPath
+from penstock.subscriptions.tick._consumer_path import DirectConsumer
 from penstock.subscriptions.tick._tick import Sink
 
 class Channel(Confirms):
@@ -97,7 +97,7 @@ class Channel(Confirms):
     def encode_return(self, code: int, text: bytes, key: bytes, props: bytes, body: bytes) -> None:
         """basic.return with its content, into the output. `key` is the key block."""
 
-class Consumer:
+class Consumer(DirectConsumer):
     """A consumer of a queue: encodes deliveries into its channel's output, within its prefetch."""
 
     channel: Channel
@@ -105,10 +105,6 @@ class Consumer:
     no_ack: bool
     priority: int
     queue: Queue
-    way: Callable[[Consumer, Queue], FastPath] | None
-    """Makes its fast path, when it is the queue's only consumer; None: it has none."""
-    attached: bool
-    """Set by the session while the queue may give it messages."""
     limit: int
     """Prefetch, 0 = none."""
     in_flight: int
@@ -133,12 +129,6 @@ class Consumer:
 
     def peer(self) -> str:
         """The connection's name."""
-
-    def credit(self) -> int:
-        """Messages it would take now."""
-
-    def deliver(self, cursor: Cursor, first: int, step: int) -> int:
-        """Encode items first, first + step ... of `cursor`; how many, a prefix of these."""
 
     def cancelled(self, reason: str) -> None:
         """The queue let go of it."""

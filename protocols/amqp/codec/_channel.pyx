@@ -517,6 +517,11 @@ cdef class Consumer:
             return 0
         return left
 
+    cdef int send_out(self) except -1:
+        if self.channel.sink is not None:
+            self.channel.sink.send_out()
+        return 0
+
     cdef Py_ssize_t _output_capacity(self) except -1:
         """Bytes that its connection may still encode."""
         return self.output_capacity() if self.channel.sink is None else self.channel.sink._output_capacity()

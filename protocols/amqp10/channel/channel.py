@@ -1,7 +1,8 @@
 """One session of AMQP 1.0 on its channel: windows, links by handle, deliveries that are not settled.
 
 Deliveries have numbers, one series in each direction. The client's messages are settled in ranges when the
-log has kept them. Messages to the client wait in `_out` for its disposition.
+log has kept them. Messages to the client wait for its disposition. `_core` has this state, on which kernels
+handle the ordinary frames; this is what handles all others.
 
 Source: AMQP 1.0 part 2, sections 2.5 and 2.6.
 """
@@ -13,16 +14,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.errors import PenstockError
+from penstock.protocols.amqp10.channel._core import ChannelCore
 from penstock.protocols.amqp10.channel.incoming import IncomingLink
 from penstock.protocols.amqp10.channel.management import NODE, RequestLink, ResponseLink
 from penstock.protocols.amqp10.channel.outgoing import OutgoingLink
 from penstock.protocols.amqp10.channel.publishing import PublishingLink
 from penstock.protocols.amqp10.channel.refusals import LinkError, SessionError, told
-from penstock.protocols.amqp10.channel.settling import settle
+from penstock.protocols.amqp10.channel.settling import how_of
 from penstock.protocols.amqp10.channel.transactions import CoordinatorLink
 from penstock.protocols.amqp10.codec.frames import encode_frame, encode_transfer
 from penstock.protocols.amqp10.codec.performatives import (
-    Accepted,
     Attach,
     Begin,
     Coordinator,
@@ -35,12 +36,12 @@ from penstock.protocols.amqp10.codec.performatives import (
     Target,
     TransactionalState,
     Transfer,
+    encode_composite,
 )
 from penstock.protocols.amqp10.options import WINDOW
 
 if TYPE_CHECKING:
     from penstock.protocols.amqp10.session.session import Session
-    from penstock.subscriptions.cursor._cursor import Cursor
 
 __all__ = ["Channel"]
 
@@ -52,31 +53,23 @@ _HEAD: Final = 64
 """Bytes that a frame has in front of a part of a message, at most."""
 
 
-class Channel:
+class Channel(ChannelCore):
     """See the module."""
 
     def __init__(self, session: Session, number: int, begin: Begin) -> None:
         self.session = session
-        self.number = number
         self.links: dict[int, Link] = {}
         """By the client's handle, which is ours, too."""
-        self.ending = False
-        """We ended it: everything but the answer is ignored."""
         self._closing: set[int] = set()
         """Handles that we detached, until the client did, too."""
-        self._next_incoming = begin.next_outgoing_id
-        self._window = WINDOW
-        self._next_outgoing = 0
-        self._remote_window = begin.incoming_window
+        self.next_incoming = begin.next_outgoing_id
+        self.window = self.window_most = WINDOW
+        self.remote_window = begin.incoming_window
         self._waiting: deque[bytes] = deque()
-        """Frames that the client's window had no room for."""
-        self._out: dict[int, tuple[OutgoingLink, Cursor, int]] = {}
-        """Deliveries to the client that are not settled: link, cursor, seq."""
-        self._due: deque[tuple[int, Any, int, bool]] = deque()
-        """Deliveries from the client: number, outcome, LSN that it waits for, whether to be synced."""
+        """Frames that the client's window had no room for; `holding` says whether there are any."""
         self._actions: deque[tuple[int, Callable[[], None]]] = deque()
         """Calls that wait for an LSN to be on disk."""
-        self.send(Begin(number, 0, self._window, WINDOW, _LINKS_MAX))
+        self.send(Begin(number, 0, self.window, WINDOW, _LINKS_MAX))
 
     def send(self, performative: Any, payload: bytes = b"") -> None:
         """Write a frame."""
@@ -85,7 +78,7 @@ class Channel:
 
     def send_flow(self, **link: Any) -> None:
         """Write the state of the session, and of a link."""
-        self.send(Flow(self._next_incoming, self._window, self._next_outgoing, WINDOW, **link))
+        self.send(Flow(self.next_incoming, self.window, self.next_outgoing, WINDOW, **link))
 
     # Frames
 
@@ -124,6 +117,8 @@ class Channel:
             return
         self._closing.discard(attach.handle)
         self.links[attach.handle] = link
+        if isinstance(link, IncomingLink | OutgoingLink):
+            self.attach_core(link)
         self.send(link.answer)
         try:
             link.start()
@@ -132,10 +127,11 @@ class Channel:
 
     def _flow(self, flow: Flow) -> None:
         seen = 0 if flow.next_incoming_id is None else flow.next_incoming_id
-        self._remote_window = max(0, (seen + flow.incoming_window - self._next_outgoing + 2**31) & _MASK)
-        self._remote_window = max(0, self._remote_window - 2**31)
-        while self._waiting and self._remote_window:
+        room = (seen + flow.incoming_window - self.next_outgoing) & _MASK
+        self.remote_window = room if room < 2**31 else 0
+        while self._waiting and self.remote_window:
             self._write_transfer(self._waiting.popleft())
+        self.holding = bool(self._waiting)
         if flow.handle is None:
             if flow.echo:
                 self.send_flow()
@@ -146,10 +142,10 @@ class Channel:
         self.wake()
 
     def _transfer(self, transfer: Transfer, payload: bytes) -> None:
-        if self._window <= 0:
+        if self.window <= 0:
             raise SessionError("amqp:session:window-violation", f"more than {WINDOW} transfers at once")
-        self._next_incoming = (self._next_incoming + 1) & _MASK
-        self._window -= 1
+        self.next_incoming = (self.next_incoming + 1) & _MASK
+        self.window -= 1
         link = self.links.get(transfer.handle)
         if isinstance(link, IncomingLink):
             try:
@@ -158,44 +154,37 @@ class Channel:
                 self._refuse(link, told(error))
         elif transfer.handle not in self._closing:
             raise SessionError("amqp:session:unattached-handle", f"handle {transfer.handle} has no link")
-        if self._window <= WINDOW // 2:
-            self._window = WINDOW
-            self.send_flow()
+        self.took()
 
     def _disposition(self, disposition: Disposition) -> None:
         if not disposition.role:
             return  # of a sender: outcomes of what it sent are ours to say
         first = disposition.first
         last = first if disposition.last is None else disposition.last
-        span = ((last - first) & _MASK) + 1
-        if span > len(self._out):
-            chosen = [number for number in self._out if (number - first) & _MASK < span]
-        else:
-            chosen = [(first + i) & _MASK for i in range(span) if (first + i) & _MASK in self._out]
         if disposition.state is None and not disposition.settled:
             return
         state = disposition.state
         if isinstance(state, TransactionalState):
-            self._settle_within(state, chosen)
+            count = self._settle_within(state, first, last)
         else:
-            for number in chosen:
-                _, cursor, seq = self._out.pop(number)
-                settle(cursor, seq, state)
-            self.session.acknowledged += len(chosen)
-        if chosen and not disposition.settled:
+            count = self.settle(first, last, how_of(state))
+        if count and not disposition.settled:
             self.send(Disposition(False, first, last, True, disposition.state))
         self.session.schedule()
 
-    def _settle_within(self, state: TransactionalState, numbers: list[int]) -> None:
-        """Settle deliveries when the transaction is discharged. Raises SessionError."""
+    def _settle_within(self, state: TransactionalState, first: int, last: int) -> int:
+        """Settle deliveries when the transaction is discharged; how many these are. Raises SessionError."""
+        taken: list[int] = []
         try:
             transaction = self.session.transaction(state.txn_id)
-            for number in numbers:
-                _, cursor, seq = self._out[number]
+            for number, cursor, seq in self.chosen(first, last):
                 transaction.settle(cursor, seq, state.outcome)
-                del self._out[number]
+                taken.append(number)
         except LinkError as error:
             raise SessionError(error.condition, str(error)) from error
+        finally:
+            self.forget(taken)
+        return len(taken)
 
     def _detach(self, detach: Detach) -> None:
         if detach.handle in self._closing:
@@ -204,6 +193,7 @@ class Channel:
         link = self.links.pop(detach.handle, None)
         if link is None:
             raise SessionError("amqp:session:unattached-handle", f"handle {detach.handle} has no link")
+        self.detach_core(detach.handle)
         link.detached()
         error = None
         if detach.closed and isinstance(link, OutgoingLink):
@@ -219,6 +209,7 @@ class Channel:
         """Detach a link from our side."""
         if self.links.pop(link.handle, None) is None:
             return
+        self.detach_core(link.handle)
         link.detached()
         self._closing.add(link.handle)
         self.send(Detach(link.handle, True, error))
@@ -238,48 +229,30 @@ class Channel:
     @property
     def may_send(self) -> bool:
         """Whether the client's window has room."""
-        return self._remote_window > 0 and not self._waiting and not self.ending
-
-    def deliver(self, link: OutgoingLink, cursor: Cursor, seq: int, payload: bytes) -> None:
-        """Write a delivery, in as many frames as it needs."""
-        number = self._next_delivery
-        self._next_delivery = (number + 1) & _MASK
-        if not link.settled:
-            self._out[number] = (link, cursor, seq)
-        self.session.delivered += 1
-        self._write_message(link.handle, number, link.settled, payload)
+        return self.remote_window > 0 and not self._waiting and not self.ending
 
     def send_message(self, handle: int, payload: bytes) -> None:
         """Write a settled message that is no queue's."""
-        number = self._next_delivery
-        self._next_delivery = (number + 1) & _MASK
-        self._write_message(handle, number, True, payload)
+        self.write_later(handle, self.next_number(), True, payload)
 
-    def _write_message(self, handle: int, number: int, settled: bool, payload: bytes) -> None:
+    def write_later(self, handle: int, number: int, settled: bool, payload: bytes) -> None:
+        """Write a message in as many frames as it needs; what has no room in the window waits for it."""
         size = self.session.frame_max - _HEAD
         for at in range(0, max(len(payload), 1), size):
             more = at + size < len(payload)
             part = payload[at : at + size] if at or more else payload
             frame = encode_transfer(self.number, handle, None if at else number, settled, more, part)
-            if self._remote_window > 0 and not self._waiting:
+            if self.remote_window > 0 and not self._waiting:
                 self._write_transfer(frame)
             else:
                 self._waiting.append(frame)
-
-    _next_delivery = 0
+        self.holding = bool(self._waiting)
 
     def _write_transfer(self, frame: bytes) -> None:
-        self._remote_window -= 1
-        self._next_outgoing = (self._next_outgoing + 1) & _MASK
+        self.remote_window -= 1
+        self.next_outgoing = (self.next_outgoing + 1) & _MASK
         self.session.out.write(frame)
         self.session.dirty()
-
-    def give_back(self, link: OutgoingLink) -> None:
-        """Give back what the link holds."""
-        for number in [number for number, (owner, _, _) in self._out.items() if owner is link]:
-            _, cursor, seq = self._out.pop(number)
-            cursor.requeue(seq)
-        self.session.schedule()
 
     def wake(self) -> None:
         """There may be room again."""
@@ -289,10 +262,9 @@ class Channel:
 
     # Deliveries from the client
 
-    def settle_later(self, number: int, outcome: Any, lsn: int, synced: bool) -> None:
+    def say_later(self, number: int, outcome: Any, lsn: int, synced: bool) -> None:
         """The delivery has this outcome once the log has `lsn`."""
-        self._due.append((number, outcome, lsn, synced))
-        self.session.wait(lsn, synced)
+        self.settle_later(number, encode_composite(outcome), lsn, synced)
 
     def when_synced(self, lsn: int, action: Callable[[], None]) -> None:
         """Do `action` when `lsn` is on disk, in the order of these calls."""
@@ -304,35 +276,9 @@ class Channel:
         while self._actions and self._actions[0][0] <= synced:
             self._actions.popleft()[1]()
 
-    def durable(self, written: int, synced: int) -> None:
-        """Say the outcomes that wait for nothing more, in ranges, and do what does not either."""
+    def durable(self, synced: int) -> None:
+        """Do what waits for nothing more."""
         self._act(synced)
-        run: tuple[int, int, Any] | None = None
-        kept: deque[tuple[int, Any, int, bool]] = deque()
-        while self._due:
-            number, outcome, lsn, sync = entry = self._due.popleft()
-            if lsn > (synced if sync else written):
-                kept.append(entry)
-                continue
-            if run is not None and number == (run[1] + 1) & _MASK and outcome == run[2]:
-                run = (run[0], number, outcome)
-                continue
-            self._say(run)
-            run = (number, number, outcome)
-        self._say(run)
-        self._due = kept
-
-    def _say(self, run: tuple[int, int, Any] | None) -> None:
-        if run is not None:
-            first, last, outcome = run
-            if type(outcome) is Accepted:
-                self.session.confirmed += ((last - first) & _MASK) + 1
-            self.send(Disposition(True, first, last, True, outcome))
-
-    @property
-    def unsettled(self) -> int:
-        """Deliveries to the client that are not settled."""
-        return len(self._out)
 
     # The end
 
@@ -347,8 +293,10 @@ class Channel:
         links, self.links = self.links, {}
         for link in links.values():
             link.detached()
+            self.detach_core(link.handle)
         self._waiting.clear()
-        self._due.clear()
+        self.holding = False
+        self.drop_due()
         self._actions.clear()
 
 

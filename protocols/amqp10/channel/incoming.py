@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
+from penstock.protocols.amqp10.channel._core import IncomingCore
 from penstock.protocols.amqp10.channel.refusals import LinkError, told
 from penstock.protocols.amqp10.codec.performatives import Attach, Flow, Rejected, Transfer
 from penstock.protocols.amqp10.options import CREDIT
@@ -18,25 +19,20 @@ if TYPE_CHECKING:
 __all__ = ["IncomingLink"]
 
 
-class IncomingLink:
+class IncomingLink(IncomingCore):
     """See the module. Its kinds say what becomes of a message: see `receive`."""
 
-    most = CREDIT
-    """Messages that may be under way; more credit is given when half of it is used."""
-    pending = 0
-    """Messages that came and still need room here."""
+    channel: Channel
 
-    def __init__(self, channel: Channel, attach: Attach, message_max: int) -> None:
-        """`message_max`: bytes of the largest message."""
-        self.channel = channel
+    def __init__(self, channel: Channel, attach: Attach, message_max: int, most: int = CREDIT) -> None:
+        """`message_max`: bytes of the largest message; `most`: messages that may be under way."""
+        super().__init__(channel, attach.handle, most)
         self.name = attach.name
-        self.handle = attach.handle
         self._message_max = message_max
         self._gathered = bytearray()
         """The parts of a message that is not whole; they count in `Session.gathered`, too."""
         self._first: Transfer | None = None
         self.delivery_count = attach.initial_delivery_count or 0
-        self.credit = 0
         self.answer = Attach(
             attach.name,
             attach.handle,
@@ -58,13 +54,6 @@ class IncomingLink:
     def start(self) -> None:
         """The attach was answered: give credit."""
         self.give_credit()
-
-    def give_credit(self) -> None:
-        """Let the client send as much as there is room for."""
-        self.credit = self.most - self.pending
-        self.channel.send_flow(
-            handle=self.handle, delivery_count=self.delivery_count, link_credit=self.credit
-        )
 
     def flow(self, flow: Flow) -> None:
         """The sender says how much it has."""
@@ -93,6 +82,7 @@ class IncomingLink:
                     "amqp:link:transfer-limit-exceeded", f"more than {self.most} messages at once"
                 )
             self._first = transfer
+            self.gathering = True
         self._gather(payload)
         if transfer.more and not transfer.aborted:
             return
@@ -104,7 +94,7 @@ class IncomingLink:
         assert first.delivery_id is not None
         if not transfer.aborted:
             self._take(first.delivery_id, settled, whole, first.state)
-        self.used()
+        self.credit_used()
 
     def _take(self, delivery_id: int, settled: bool, payload: bytes, state: Any) -> None:
         try:
@@ -114,12 +104,7 @@ class IncomingLink:
             if settled:
                 # The sender hears of no outcome: the end of the link is all it can be told.
                 raise LinkError(told(error).condition, str(error)) from error
-            self.channel.settle_later(delivery_id, Rejected(told(error)), 0, False)
-
-    def used(self) -> None:
-        """Credit or room changed."""
-        if self.credit <= (self.most - self.pending) // 2:
-            self.give_credit()
+            self.channel.say_later(delivery_id, Rejected(told(error)), 0, False)
 
     def _gather(self, payload: bytes) -> None:
         """Keep a part of a message, within what a connection may have of messages that are not whole."""
@@ -142,6 +127,7 @@ class IncomingLink:
         """Forget the parts: they are a whole message, or never become one."""
         self.channel.session.gathered -= len(self._gathered)
         self._first, self._gathered = None, bytearray()
+        self.gathering = False
 
     def detached(self) -> None:
         """The link is over."""

@@ -32,17 +32,15 @@ _TOKENS: Final = ("auth", "tokens")
 class RequestLink(IncomingLink):
     """Takes requests."""
 
-    most = _PENDING_MAX
-
     def __init__(self, channel: Channel, attach: Attach) -> None:
-        super().__init__(channel, attach, _REQUEST_MAX)
+        super().__init__(channel, attach, _REQUEST_MAX, _PENDING_MAX)
 
     def receive(self, delivery_id: int, settled: bool, payload: bytes, state: Any) -> None:
         channel = self.channel
         request = parse_request(payload)
         pair = self._pair()
         if not settled:
-            channel.settle_later(delivery_id, Accepted(), 0, False)
+            channel.say_later(delivery_id, Accepted(), 0, False)
         self.pending += 1
         session = channel.session
         if (request.method, *request.segments) == ("PUT", *_TOKENS):
@@ -64,7 +62,7 @@ class RequestLink(IncomingLink):
         def leave() -> None:
             self.pending -= 1
             if self.channel.links.get(self.handle) is self:
-                self.used()
+                self.credit_used()
 
         def ready(ok: bool) -> None:
             if not ok:

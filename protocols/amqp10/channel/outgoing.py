@@ -1,7 +1,7 @@
 """A link by which the client receives: a consumer of a queue, within the credit of the link.
 
 Unsettled deliveries stay out in the queue's cursor until a disposition, or the end of the link, which gives
-them back.
+them back. The kernel in `_core` encodes the messages, as far as they are ordinary.
 
 Source: AMQP 1.0 part 2 section 2.6, part 3 section 3.4; `subscriptions.dispatch.consumer`.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import PenstockError
 from penstock.log_core.batch._batch import SECTIONS
+from penstock.protocols.amqp10.channel._core import OutgoingCore
 from penstock.protocols.amqp10.channel.refusals import LinkError, told
 from penstock.protocols.amqp10.channel.stream_source import StreamSource
 from penstock.protocols.amqp10.channel.subscriptions import Subscription, find_subscription, is_subscription
@@ -22,33 +23,29 @@ from penstock.protocols.amqp10.messages.translate import amqp10_from_stored
 from penstock.protocols.properties.translate import amqp091_from_mqtt5
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5
 from penstock.subscriptions.streams.stream import Stream
+from penstock.subscriptions.tick._consumer_path import ConsumerFastPath
 
 if TYPE_CHECKING:
     from penstock.log_core.batch._batch import Record
     from penstock.protocols.amqp10.channel.channel import Channel
-    from penstock.subscriptions.cursor._cursor import Cursor
     from penstock.subscriptions.queue.queue import Queue
 
 __all__ = ["OutgoingLink"]
 
-_DELIVER_MAX: Final = 1024
 _SETTLED: Final = 1
 _DRAIN_S: Final = 0.01
 
 
-class OutgoingLink:
+class OutgoingLink(OutgoingCore):
     """See the module."""
+
+    channel: Channel
 
     def __init__(self, channel: Channel, attach: Attach) -> None:
         """Raises LinkError, RoutingError: nothing can be received from there."""
-        self.channel = channel
+        super().__init__(channel, attach.handle)
         self.name = attach.name
-        self.handle = attach.handle
         self.settled = attach.snd_settle_mode == _SETTLED
-        self.delivery_count = 0
-        self.link_credit = 0
-        self.attached = False
-        self._drain = False
         self._subscription: Subscription | None = None
         source = find_subscription(channel.session, attach) if attach.source is None else attach.source
         if not isinstance(source, Source):
@@ -57,11 +54,15 @@ class OutgoingLink:
             self._subscription = Subscription(channel.session, attach, source)
         self.queue = self._queue_of(source)
         self._source: StreamSource | None = None
-        filters = Filters(source.filter or {})
+        filters = self._filters = Filters(source.filter or {})
         if isinstance(self.queue, Stream):
-            self._source = StreamSource(self.queue, filters, self.queue.log.now_ms())
+            self._source = StreamSource(self.queue, filters.offset, self.queue.log.now_ms())
+            self.of_stream(self.queue.feed, self.queue.base)
+            self.filtered = filters.look
         elif filters:
             raise LinkError("amqp:not-implemented", "only streams have filters; receive without one")
+        else:
+            self.way = ConsumerFastPath
         self.priority = _priority(attach)
         """Higher ones are served first."""
         source.outcomes = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list") + (
@@ -132,7 +133,7 @@ class OutgoingLink:
             self.link_credit = (base + flow.link_credit - self.delivery_count) & 0xFFFFFFFF
             if self.link_credit >= 2**31:
                 self.link_credit = 0
-        self._drain = flow.drain
+        self.draining = flow.drain
         if self.attached:
             self.queue.credit_gained(self)
         if flow.drain:
@@ -147,7 +148,7 @@ class OutgoingLink:
 
     def _drained(self) -> None:
         """Give the rest of the credit back, once the queue has nothing for it."""
-        if not self._drain or not self.attached:
+        if not self.draining or not self.attached:
             return
         if self.link_credit and (self.queue.is_reading or self.queue.ready_count):
             self.queue.credit_gained(self)
@@ -155,7 +156,7 @@ class OutgoingLink:
             return
         self.delivery_count = (self.delivery_count + self.link_credit) & 0xFFFFFFFF
         self.link_credit = 0
-        self._drain = False
+        self.draining = False
         self._tell(drain=True)
         self.channel.session.flush()
 
@@ -173,38 +174,8 @@ class OutgoingLink:
         """The connection's name."""
         return self.channel.session.name()
 
-    def credit(self) -> int:
-        """Messages that it would take now."""
-        channel = self.channel
-        if not channel.may_send or channel.session.output_capacity() <= 0:
-            return 0
-        return min(self.link_credit, _DELIVER_MAX)
-
-    def deliver(self, cursor: Cursor, first: int, step: int) -> int:
-        """Encode items of the cursor; how many were taken."""
-        records = cursor.records()
-        took = 0
-        for at in range(first, len(records), step):
-            if self.credit() <= 0:
-                break
-            seq, position, _, count, redelivered = records[at]
-            batch, index = cursor.record(at)
-            payload = self._payload(batch.record(index), position, max(count, int(redelivered)))
-            if payload is None:
-                cursor.settle(seq)
-                took += 1
-                continue
-            self.delivery_count = (self.delivery_count + 1) & 0xFFFFFFFF
-            self.link_credit -= 1
-            self.channel.deliver(self, cursor, seq, payload)
-            took += 1
-            if self.settled:
-                cursor.settle(seq)
-        self.channel.session.dirty()
-        return took
-
-    def _payload(self, record: Record, position: int, delivery_count: int) -> bytes | None:
-        """The message; None: the filters do not let it pass."""
+    def payload(self, record: Record, offset: int | None, delivery_count: int) -> bytes | None:
+        """The message, where the kernel does not encode it; None: the filters do not let it pass."""
         key, props = record.key, record.props
         if record.enc == ENC_MQTT5:
             key, props = amqp091_from_mqtt5(key, props, record.flags)
@@ -218,9 +189,9 @@ class OutgoingLink:
             sections=bool(record.flags & SECTIONS),
             delivery_count=delivery_count,
             ttl_ms=left,
-            offset=None if self._source is None else self._source.offset_of(position),
+            offset=offset,
         )
-        return payload if self._source is None or self._source.passes(payload) else None
+        return payload if not self.filtered or self._filters.passes(payload) else None
 
     def cancelled(self, reason: str) -> None:
         """The queue let go of it."""
@@ -235,6 +206,7 @@ class OutgoingLink:
             self.attached = False
             self.queue.detach(self)
         self.channel.give_back(self)
+        self.channel.session.schedule()
 
     def closed(self) -> None:
         """The client closed it, more than detached it. Raises RoutingError: its subscription stays."""

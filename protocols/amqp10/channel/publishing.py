@@ -54,16 +54,16 @@ class PublishingLink(IncomingLink):
         self.place: Place | None = None
         """None: each message says itself where it goes."""
         address = target.address if isinstance(target.address, str) else ""
-        self._topic = address.startswith("topic://") or not {"topic", "temporary-topic"}.isdisjoint(
+        # A topic in the sense of JMS takes messages that go nowhere, too.
+        self.to_topic = address.startswith("topic://") or not {"topic", "temporary-topic"}.isdisjoint(
             target.capabilities
         )
-        """It is a topic in the sense of JMS: it takes messages that go nowhere, too."""
         if target.dynamic:
             self.place = self._make(target)
         elif target.address is not None:
             self.place = _place(target.address, target.capabilities)
             self._require(self.place)
-        self._key = b"" if self.place is None else _key(self.place)
+        self.key = None if self.place is None else _key(self.place)
 
     def _make(self, target: Target) -> Place:
         """A topic, or a queue that this connection alone reads. Raises RoutingError."""
@@ -92,8 +92,8 @@ class PublishingLink(IncomingLink):
     def receive(self, delivery_id: int, settled: bool, payload: bytes, state: Any) -> None:
         channel, session = self.channel, self.channel.session
         stored = stored_from_amqp10(payload)
-        topic = self._topic or (self.place is None and stored.to_topic)
-        key = self._key or _key(_place(stored.to, ("topic",) if topic else ()))
+        topic = self.to_topic or (self.place is None and stored.to_topic)
+        key = self.key or _key(_place(stored.to, ("topic",) if topic else ()))
         message = prepare(session, key, stored)
         if isinstance(state, TransactionalState):
             session.transaction(state.txn_id).publish(message)
@@ -104,7 +104,7 @@ class PublishingLink(IncomingLink):
             if topic and isinstance(outcome, Released):
                 outcome = Accepted()  # nobody has to listen to a topic
         if not settled:
-            channel.settle_later(delivery_id, outcome, lsn, synced)
+            channel.say_later(delivery_id, outcome, lsn, synced)
 
     def refused(self, error: PenstockError, state: Any) -> None:
         if isinstance(state, TransactionalState):

@@ -1,4 +1,4 @@
-"""A link's place in a stream, and the filter that its messages have to pass."""
+"""A link's place in a stream."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.protocols.amqp10.channel.refusals import LinkError
-from penstock.protocols.amqp10.messages.filters import Filters
 from penstock.router.queues.stream_start import find_offset, stream_start
 
 if TYPE_CHECKING:
@@ -18,14 +17,13 @@ __all__ = ["StreamSource"]
 class StreamSource:
     """See the module."""
 
-    def __init__(self, stream: Stream, filters: Filters, now_ms: int) -> None:
+    def __init__(self, stream: Stream, offset: object, now_ms: int) -> None:
         """Raises LinkError: the offset names no place."""
-        start = stream_start(stream, filters.offset, now_ms)
+        start = stream_start(stream, offset, now_ms)
         if start is None:
-            raise LinkError("amqp:invalid-field", f"{filters.offset!r} is no offset of a stream")
+            raise LinkError("amqp:invalid-field", f"{offset!r} is no offset of a stream")
         self._stream = stream
         self._start = start
-        self._filters = filters
 
     def find(self, found: Callable[[Reader | None], None]) -> None:
         """Call `found` with a reader at the place, perhaps at once; None: it could not be looked for."""
@@ -34,11 +32,3 @@ class StreamSource:
             self._start,
             lambda offset: found(None if offset is None or stream.deleted else stream.reader(offset)),
         )
-
-    def offset_of(self, position: int) -> int:
-        """The offset of the message at a position of the log."""
-        return self._stream.base + self._stream.feed.index_of(position)
-
-    def passes(self, payload: bytes) -> bool:
-        """Whether the consumer gets the message."""
-        return self._filters.passes(payload)

@@ -146,7 +146,7 @@ class CoordinatorLink(IncomingLink):
             id_ = os.urandom(8)
             known[id_] = Transaction(channel.session)
             self._mine.add(id_)
-            channel.settle_later(delivery_id, Declared(id_), 0, False)
+            channel.say_later(delivery_id, Declared(id_), 0, False)
         elif isinstance(request, Discharge):
             if request.txn_id not in self._mine:
                 raise LinkError("amqp:transaction:unknown-id", "no transaction of this link has that id")
@@ -158,14 +158,14 @@ class CoordinatorLink(IncomingLink):
     def _discharge(self, delivery_id: int, transaction: Transaction, fail: bool) -> None:
         if fail:
             transaction.roll_back()
-            self.channel.settle_later(delivery_id, Accepted(), 0, False)
+            self.channel.say_later(delivery_id, Accepted(), 0, False)
             return
         try:
             lsn = transaction.commit()
         except LinkError as error:
-            self.channel.settle_later(delivery_id, Rejected(told(error)), 0, False)
+            self.channel.say_later(delivery_id, Rejected(told(error)), 0, False)
         else:
-            self.channel.settle_later(delivery_id, Accepted(), lsn, True)
+            self.channel.say_later(delivery_id, Accepted(), lsn, True)
 
     def detached(self) -> None:
         """The link is over, and with it its transactions."""

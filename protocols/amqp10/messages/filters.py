@@ -69,6 +69,11 @@ class Filters:
     def __bool__(self) -> bool:
         return not self._empty
 
+    @property
+    def look(self) -> bool:
+        """Whether any of them looks at messages."""
+        return self._values is not None or bool(self._properties or self._application)
+
     def _add(self, described: Any) -> None:
         if not isinstance(described, v.Described):
             raise FieldError("a filter is a described value")
@@ -101,8 +106,6 @@ class Filters:
 
     def passes(self, payload: bytes) -> bool:
         """Whether a message passes all of them."""
-        if self._values is None and not self._properties and not self._application:
-            return True
         message = parse_message(payload)
         if self._values is not None:
             value = message.annotations.get(_VALUE)

@@ -46,18 +46,19 @@ from penstock.protocols.amqp10.codec.performatives import (
 from penstock.protocols.amqp10.codec.values import Symbol
 from penstock.protocols.amqp10.management.requests import Response
 from penstock.protocols.amqp10.options import NODE, Options
+from penstock.protocols.amqp10.session._scanner import Scanner
 from penstock.protocols.amqp10.session.state import Login, State
 from penstock.protocols.net.connection_info import Totals
 from penstock.router.authorization.identity import Actor, Identity
 from penstock.router.errors import AccessRefused
-from penstock.router.names import ENC_AMQP091, text
+from penstock.router.names import ENC_AMQP091, text, wire
 
 if TYPE_CHECKING:
     from penstock.protocols.amqp10.channel.transactions import Transaction
     from penstock.protocols.net.outbuffer import OutBuffer
     from penstock.router.broker import Broker
-    from penstock.router.routes._routes import RouteTable
     from penstock.router.vhost.vhost import Vhost
+    from penstock.subscriptions.tick._tick import Sink
 
 __all__ = ["Session"]
 
@@ -71,8 +72,8 @@ _VERSION: Final = "4.1.8"
 """The RabbitMQ whose features are those that are here."""
 
 
-class Session:
-    """See the module."""
+class Session(Scanner):
+    """See the module. The kernel that it derives from takes the ordinary frames of an open connection."""
 
     def __init__(
         self,
@@ -87,12 +88,15 @@ class Session:
         flush: Callable[[], object],
         look: Callable[[], object],
         name: Callable[[], str],
+        sink: Sink | None = None,
     ) -> None:
+        """`sink` is the connection, for kernels: they need not call `output_capacity` and `dirty` then."""
+        super().__init__(out)
         self.broker = broker
         self.options = options
-        self.out = out
         self.output_capacity = output_capacity
         self.dirty = dirty
+        self.sink = sink
         self.flush = flush
         self.name = name
         self.look = look
@@ -101,7 +105,8 @@ class Session:
         self.state = State.HEADER
         self.channels: dict[int, Channel] = {}
         self.frame_max = FRAME_MIN
-        """Bytes of a frame that the peer takes."""
+        self.frame_most = options.frame_max
+        self.message_max = options.max_message_bytes
         self.idle_s = 0.0
         """The peer wants to hear something this often; 0: it does not mind."""
         self.container = ""
@@ -110,21 +115,13 @@ class Session:
         self.certificate_user: str | None = None
         self.actor: Actor
         self.vhost: Vhost
-        self.table: RouteTable
         self.login: Login | None = None
         self._renewal: Callable[[Response], None] | None = None
         """Takes the answer to a new token that is being checked."""
         self.elsewhere: int | None = None
         self.ended: str | None = None
         self.blocked = False
-        self.want = 0
-        """Bytes of the frame in front, when a read has not all of it."""
-        self._backpressure = False
-        self._written = self._synced = 0
         self.failure = ""
-        self.published = self.delivered = self.confirmed = self.acknowledged = 0
-        self.gathered = 0
-        """Bytes of messages of all links that are not whole yet."""
         self.transactions: dict[bytes, Transaction] = {}
         """Those that are open."""
         self._entered = False
@@ -134,10 +131,13 @@ class Session:
 
     def receive(self, buffer: bytearray, size: int) -> int:
         """Handle buffer[0:size]; how many bytes of it are done with. Never raises for what a peer sends."""
-        at = 0
-        self.want = 0
+        at = self.begin_read()
         with memoryview(buffer) as view:
             while at < size and self.state is not State.LOGIN and self.ended is None:
+                if self.state is State.RUNNING:
+                    at = self.scan(buffer, at, size)
+                    if at == size:
+                        break
                 try:
                     consumed = self._one(view, at, size)
                 except PenstockError as error:
@@ -171,7 +171,7 @@ class Session:
         end, kind, number, performative, payload = frame
         if (kind == SASL) != (self.state is State.SASL):
             raise FramingError(f"a frame of type {kind} while the connection is {self.state.value}")
-        if self._backpressure and isinstance(performative, Transfer):
+        if self.stop_transfers and isinstance(performative, Transfer):
             self.blocked = True
             return 0
         if performative is not None:
@@ -235,6 +235,7 @@ class Session:
             raise LinkError("amqp:illegal-state", f"channel {number} has no session")
         if isinstance(performative, End):
             del self.channels[number]
+            self.drop_channel(number)
             if not channel.ending:
                 channel.shut()
                 channel.send(End())
@@ -249,7 +250,8 @@ class Session:
             raise LinkError("amqp:illegal-state", f"channel {number} has a session")
         if number > self.options.channel_max or begin.remote_channel is not None:
             raise FramingError(f"begin on channel {number}; channels go up to {self.options.channel_max}")
-        self.channels[number] = Channel(self, number, begin)
+        self.channels[number] = channel = Channel(self, number, begin)
+        self.add_channel(channel)
 
     # Login and open
 
@@ -317,7 +319,7 @@ class Session:
             self._answer_renewal(Response(403, "the token is another user's"))
             return
         self.actor = Actor(identity, self._owner)
-        self.table = self.vhost.publisher(identity, ENC_AMQP091)
+        self._open_scanner()
         self._answer_renewal(Response(204))
         self.permissions_changed()
 
@@ -339,7 +341,7 @@ class Session:
         if self.elsewhere is not None:
             return
         self.vhost = self.broker.enter(self.identity, vhost)
-        self.table = self.vhost.publisher(self.identity, ENC_AMQP091)
+        self._open_scanner()
         self.broker.connections.enter(self)
         self._entered = True
         self.frame_max = min(open_.max_frame_size, self.options.frame_max)
@@ -351,6 +353,10 @@ class Session:
         }
         self._send_open()
         self.state = State.RUNNING
+
+    def _open_scanner(self) -> None:
+        self.table = self.vhost.publisher(self.identity, ENC_AMQP091)
+        self.open_scanner(self.broker.log.appender, wire(self.identity.username))
 
     def _send_open(self) -> None:
         options = self.options
@@ -374,6 +380,11 @@ class Session:
     # Calls
 
     @property
+    def quick(self) -> Session | None:
+        """What may take the next read, as far as nobody else has to see it."""
+        return self if self.state is State.RUNNING and not self.stop_transfers else None
+
+    @property
     def identity(self) -> Identity:
         """The user who is logged in."""
         return self.actor.identity
@@ -390,13 +401,6 @@ class Session:
             raise LinkError("amqp:transaction:unknown-id", "no transaction of this connection has that id")
         return found
 
-    def wait(self, lsn: int, synced: bool) -> None:
-        """`durable` is to be called when the log has `lsn`."""
-        if synced:
-            self._synced = max(self._synced, lsn)
-        else:
-            self._written = max(self._written, lsn)
-
     def take_login(self) -> Login | None:
         """A login that is to be checked now."""
         login, self.login = self.login, None
@@ -405,12 +409,8 @@ class Session:
     def take_waits(self) -> tuple[int, int]:
         """(LSN that must be written, LSN that must be synced) before `durable` has work to do; 0 = none."""
         log = self.broker.log
-        waits = (
-            self._written if self._written > log.written_lsn else 0,
-            self._synced if self._synced > log.synced_lsn else 0,
-        )
-        self._written = self._synced = 0
-        return waits
+        written, synced = super().take_waits()
+        return written if written > log.written_lsn else 0, synced if synced > log.synced_lsn else 0
 
     def durable(self, ok: bool) -> None:
         """The log reached a position that was waited for; not `ok`: it failed, nothing more is accepted."""
@@ -424,7 +424,8 @@ class Session:
     def _say_due(self) -> None:
         log = self.broker.log
         for channel in self.channels.values():
-            channel.durable(log.written_lsn, log.synced_lsn)
+            channel.durable(log.synced_lsn)
+        self.say_due(log.written_lsn, log.synced_lsn)
 
     def schedule(self) -> None:
         """Something went back to its queue, or left it."""
@@ -437,7 +438,7 @@ class Session:
 
     def backpressure(self, paused: bool) -> None:
         """The log asks publishers to pause, or lets them go on."""
-        self._backpressure = paused
+        self.stop_transfers = paused
         if not paused:
             self.blocked = False
 
@@ -509,6 +510,7 @@ class Session:
         """Give back what the connection holds: consumers, unsettled messages, exclusive queues."""
         channels, self.channels = self.channels, {}
         for channel in channels.values():
+            self.drop_channel(channel.number)
             channel.shut()
         if self._entered:
             self._entered = False

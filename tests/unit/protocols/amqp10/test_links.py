@@ -89,7 +89,7 @@ def test_a_message_in_parts_may_be_aborted(peer: Peer) -> None:
 
 def test_more_transfers_than_the_window_end_the_session(peer: Peer) -> None:
     sender = peer.attach(Target("q"))
-    peer.session.channels[0]._window = 0
+    peer.session.channels[0].window = 0
     peer.transfer(sender, message(b"m"))
     (end,) = peer.got(End)
     assert end.error.condition == "amqp:session:window-violation"

@@ -1,22 +1,33 @@
 # cython: auto_pickle=False
-"""The fast path from a queue to its only consumer; see `subscriptions.tick._fast_path`."""
+"""The fast path from a queue to its only consumer; see `_fast_path`."""
 
-from penstock.protocols.amqp.codec._channel cimport Consumer
-from penstock.subscriptions.tick._fast_path cimport CAUGHT_UP, REST, STARVED, Served, FastPath
+from penstock.subscriptions.cursor._cursor cimport Cursor
 from penstock.subscriptions.cursor._take_result cimport TAKEN
+from penstock.subscriptions.tick._fast_path cimport CAUGHT_UP, REST, STARVED, Served, FastPath
+
+
+cdef class DirectConsumer:
+    cpdef Py_ssize_t credit(self) except -1:
+        raise NotImplementedError
+
+    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1:
+        raise NotImplementedError
+
+    cdef int send_out(self) except -1:
+        return 0
 
 
 cdef class ConsumerFastPath(FastPath):
-    cdef Consumer consumer
+    cdef DirectConsumer consumer
     cdef Py_ssize_t outstanding_max
 
-    def __init__(self, Consumer consumer not None, Served queue not None):
+    def __init__(self, DirectConsumer consumer not None, Served queue not None):
         FastPath.__init__(self, queue)
         self.consumer = consumer
         self.outstanding_max = queue.outstanding_max
 
     cdef int serve(self, bint at_once) except -1:
-        cdef Consumer consumer = self.consumer
+        cdef DirectConsumer consumer = self.consumer
         cdef Py_ssize_t wanted, n, took
         cdef unsigned long long settled
         if self.cursor.scheduled:
@@ -30,8 +41,8 @@ cdef class ConsumerFastPath(FastPath):
         if n:
             settled = self.cursor.settled
             took = consumer.deliver(self.cursor, 0, 1)
-            if at_once and took and consumer.channel.sink is not None:
-                consumer.channel.sink.send_out()
+            if at_once and took:
+                consumer.send_out()
             self.queue.delivered += took
             self.queue.unasked += self.cursor.settled - settled
             if took < n:

@@ -1,0 +1,150 @@
+"""The state of a connection's sessions and links in C. Its work is in `_core.pyx`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.log_core.batch._batch import Record
+from penstock.log_core.feeds._feed import Feed
+from penstock.protocols.net._stream import QuickReader
+from penstock.protocols.net.outbuffer import OutBuffer
+from penstock.subscriptions.cursor._cursor import Cursor
+from penstock.subscriptions.queue.queue import Queue
+from penstock.subscriptions.tick._consumer_path import DirectConsumer
+from penstock.subscriptions.tick._tick import Sink
+
+ACCEPTED: bytes
+"""The outcome accepted, encoded."""
+HOW_ACCEPTED: int
+HOW_REJECTED: int
+HOW_RELEASED: int
+
+class ConnectionCore(QuickReader):
+    """What all sessions of a connection share."""
+
+    out: OutBuffer
+    sink: Sink | None
+    """The connection, for kernels: `dirty` and `output_capacity` are not called then."""
+    dirty: Callable[[], object]
+    output_capacity: Callable[[], int]
+    frame_max: int
+    """Bytes of a frame that the peer takes."""
+    message_max: int
+    gathered: int
+    """Bytes of messages of all links that are not whole yet, and of transactions."""
+    published: int
+    delivered: int
+    confirmed: int
+    acknowledged: int
+
+    def __init__(self, out: OutBuffer) -> None: ...
+    def wait(self, lsn: int, synced: bool) -> None:
+        """Something is due when the log has `lsn`."""
+
+    def take_waits(self) -> tuple[int, int]:
+        """What was waited for since the last call: LSN to be written, LSN to be synced; 0 = none."""
+
+    def say_due(self, written: int, synced: int) -> None:
+        """Write the outcomes that wait for nothing more, in ranges."""
+
+class ChannelCore:
+    """Windows, links by handle, deliveries to the peer that are not settled, outcomes that are due."""
+
+    connection: ConnectionCore
+    number: int
+    ending: bool
+    """We ended it: everything but the answer is ignored."""
+    holding: bool
+    """Frames wait for the peer's window."""
+    next_incoming: int
+    next_outgoing: int
+    window: int
+    """Transfers that the peer may still send; `window_most` is given again when half of it is used."""
+    window_most: int
+    remote_window: int
+
+    def __init__(self, connection: ConnectionCore, number: int) -> None: ...
+    def attach_core(self, link: IncomingCore | OutgoingCore) -> None:
+        """Kernels may find the link by its handle."""
+
+    def detach_core(self, handle: int) -> None:
+        """They may not any more."""
+
+    def put_session_flow(self) -> None:
+        """Write the windows."""
+
+    def took(self) -> None:
+        """A transfer came: count it, and give the window again when half of it is used."""
+
+    def next_number(self) -> int:
+        """The number of a settled delivery."""
+
+    def chosen(self, first: int, last: int) -> list[tuple[int, Cursor, int]]:
+        """Number, cursor and seq of the deliveries to the peer in that range that are not settled."""
+
+    def forget(self, numbers: list[int]) -> None:
+        """These are somebody else's to settle."""
+
+    def settle(self, first: int, last: int, how: int) -> int:
+        """End the deliveries to the peer in that range that are not settled; how many these were."""
+
+    def give_back(self, link: OutgoingCore) -> None:
+        """Requeue what the link holds."""
+
+    @property
+    def unsettled(self) -> int:
+        """Deliveries to the peer that are not settled."""
+
+    def settle_later(self, number: int, state: bytes, lsn: int, synced: bool) -> None:
+        """The peer's delivery has this outcome once the log has `lsn`."""
+
+    def drop_due(self) -> None:
+        """Say none of the outcomes that wait."""
+
+    def feed_starved(self) -> None:
+        """Tell the queues of links that had no credit that they may have some again."""
+
+class IncomingCore:
+    """The credit of a link by which the peer sends."""
+
+    channel: Any
+    handle: int
+    credit: int
+    most: int
+    """Messages that may be under way; more credit is given when half of it is used."""
+    pending: int
+    """Messages that came and still need room here."""
+    delivery_count: int
+    gathering: bool
+    """A message is not whole yet."""
+    key: bytes | None
+    """The key block of all messages, which a kernel may publish; None: each is looked at."""
+    to_topic: bool
+    """Nobody has to listen: what goes nowhere is accepted, too."""
+
+    def __init__(self, channel: ChannelCore, handle: int, most: int) -> None: ...
+    def give_credit(self) -> None:
+        """Let the peer send as much as there is room for."""
+
+    def credit_used(self) -> None:
+        """Credit or room changed."""
+
+class OutgoingCore(DirectConsumer):
+    """The credit of a link by which the peer receives, and its deliveries."""
+
+    channel: Any
+    handle: int
+    settled: bool
+    """Its deliveries are."""
+    draining: bool
+    filtered: bool
+    """`payload` says of each message whether the peer gets it."""
+    delivery_count: int
+    link_credit: int
+    queue: Queue
+
+    def __init__(self, channel: ChannelCore, handle: int) -> None: ...
+    def of_stream(self, offsets: Feed, base: int) -> None:
+        """It reads a stream: entry i of `offsets` has offset base + i."""
+
+    def payload(self, record: Record, offset: int | None, delivery_count: int) -> bytes | None:
+        """The message that a kernel does not encode; None: the peer does not get it."""

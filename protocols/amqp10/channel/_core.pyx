@@ -1,0 +1,533 @@
+# cython: auto_pickle=False
+"""The state of a connection's sessions and links in C: windows, credit, deliveries that are not settled, outcomes.
+
+`Session`, `Channel`, `IncomingLink` and `OutgoingLink` derive from these classes, so kernels and Python work on one state: a
+kernel takes the frames that are ordinary, Python all others, in their order.
+
+Deliveries to the peer stand in a ring by number, which begins at the oldest that is not settled; an entry owns its link and
+its cursor, so that a deleted queue's deliveries can still be settled (into nothing). A range that is settled is given to the
+cursor in runs. Settled deliveries use up a number, and leave an empty entry only if the ring is not empty.
+
+Outcomes for the peer are kept in ranges. A range grows while deliveries of one read follow one another and have one outcome;
+it waits for the last of them. It does not grow over several reads, or a busy sender would never hear of any.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+
+from penstock.log_core.batch._batch cimport ENC_AMQP091, F_SECTIONS, Batch, RecordHeader
+from penstock.log_core.feeds._feed cimport Feed
+from penstock.protocols.amqp10.codec._frames cimport Piece, frames_of, put_delivery, put_disposition, put_flow
+from penstock.protocols.amqp10.messages._delivering cimport Payload, Told, deliverable
+from penstock.protocols.net.outbuffer cimport OutBuffer
+from penstock.protocols.properties._translated cimport translated
+from penstock.subscriptions.cursor._cursor cimport Cursor
+from penstock.subscriptions.cursor._take_result cimport TAKEN, Item
+from penstock.subscriptions.tick._fast_path cimport FastPath, Served
+
+cdef enum:
+    TAKE_MAX = 1024                 # messages that a link takes at once
+    OUTGOING_WINDOW = 2048          # that we announce; nothing depends on it
+
+cdef bytes ACCEPTED_STATE = b"\x00\x53\x24\x45"
+
+HOW_ACCEPTED = ACCEPTED
+HOW_REJECTED = REJECTED
+HOW_RELEASED = RELEASED
+globals()["ACCEPTED"] = ACCEPTED_STATE
+
+
+cdef class ConnectionCore(QuickReader):
+    def __cinit__(self):
+        self.awaiting = []
+
+    def __init__(self, OutBuffer out not None):
+        self.out = out
+
+    cdef int has_output(self) except -1:
+        if self.sink is None:
+            self.dirty()
+        else:
+            self.sink.has_output()
+        return 0
+
+    cdef Py_ssize_t capacity(self) except -1:
+        return self.output_capacity() if self.sink is None else self.sink._output_capacity()
+
+    cpdef wait(self, uint64_t lsn, bint synced):
+        if synced:
+            self.synced_wanted = max(self.synced_wanted, lsn)
+            self.await_synced = max(self.await_synced, lsn)
+        else:
+            self.written_wanted = max(self.written_wanted, lsn)
+            self.await_written = max(self.await_written, lsn)
+
+    def take_waits(self):
+        waits = self.written_wanted, self.synced_wanted
+        self.written_wanted = self.synced_wanted = 0
+        return waits
+
+    cpdef say_due(self, uint64_t written, uint64_t synced):
+        cdef ChannelCore channel
+        cdef list awaiting = self.awaiting
+        if not awaiting:
+            return
+        self.awaiting = []
+        for channel in awaiting:
+            channel.awaits = False
+            channel.say(written, synced)
+            if channel.due_count:
+                channel.awaits = True
+                self.awaiting.append(channel)
+
+    cdef Py_ssize_t answer(self, OutBuffer out, uint64_t written, uint64_t synced) except -2:
+        self.written_wanted = self.synced_wanted = 0
+        self.say_due(written, synced)
+        return PyList_GET_SIZE(self.awaiting)
+
+
+cdef class ChannelCore:
+    def __cinit__(self, ConnectionCore connection not None, int number, *_):
+        if number < 0 or number > 65535:
+            raise ValueError("a channel number is a u16")
+        self.connection = connection
+        self.number = <uint16_t>number
+        self.cores = [None] * HANDLES
+        self.starved = []
+
+    def __dealloc__(self):
+        cdef uint64_t i
+        cdef Py_ssize_t k
+        if self.ring != NULL:
+            for i in range(self.first_out, self.next_out):
+                Py_XDECREF(self.ring[i & self.mask].link)
+                Py_XDECREF(self.ring[i & self.mask].cursor)
+        for k in range(self.due_count):
+            Py_XDECREF(self.due[k].state)
+        free(self.ring)
+        free(self.due)
+
+    # Links
+
+    def attach_core(self, link not None):
+        cdef uint32_t handle = link.handle
+        if handle >= HANDLES:
+            raise ValueError("no such handle")
+        self.cores[handle] = link
+
+    def detach_core(self, uint32_t handle):
+        if handle < HANDLES:
+            self.cores[handle] = None
+
+    cpdef feed_starved(self):
+        cdef OutgoingCore link
+        if not self.starved:
+            return
+        starved, self.starved = self.starved, []
+        for link in starved:
+            link.starving = False
+            if link.attached:
+                link.wake_now()
+
+    # Transfers that came
+
+    def put_session_flow(self):
+        put_flow(self.connection.out, self.number, self.next_incoming, <uint32_t>self.window, self.next_outgoing,
+                 OUTGOING_WINDOW, -1, 0, 0)
+        self.connection.has_output()
+
+    def took(self):
+        self.took_frame()
+
+    cdef int took_frame(self) except -1:
+        """Give the window again when half of it is used."""
+        if self.window <= self.window_most // 2:
+            self.window = self.window_most
+            self.put_session_flow()
+        return 0
+
+    # Outcomes for the peer
+
+    def settle_later(self, uint32_t number, bytes state not None, uint64_t lsn, bint synced):
+        self.add_due(number, state, lsn, synced)
+
+    cdef int add_due(self, uint32_t number, bytes state, uint64_t lsn, bint synced) except -1:
+        cdef Due* last = &self.due[self.due_count - 1] if self.due_count else NULL
+        cdef Due* grown
+        cdef Py_ssize_t capacity
+        cdef ConnectionCore connection = self.connection
+        if (
+            last != NULL and last.state == <PyObject*>state and last.read == connection.reads and last.synced == synced
+            and number == <uint32_t>(last.last + 1)
+        ):
+            last.last = number
+            last.lsn = max(last.lsn, lsn)
+        else:
+            if self.due_count == self.due_capacity:
+                capacity = max(2 * self.due_capacity, <Py_ssize_t>16)
+                grown = <Due*>realloc(self.due, capacity * sizeof(Due))
+                if grown == NULL:
+                    raise MemoryError
+                self.due = grown
+                self.due_capacity = capacity
+            last = &self.due[self.due_count]
+            last.first = last.last = number
+            last.lsn = lsn
+            last.synced = synced
+            last.read = connection.reads
+            last.state = <PyObject*>state
+            Py_INCREF(state)
+            self.due_count += 1
+        if not self.awaits:
+            self.awaits = True
+            connection.awaiting.append(self)
+        if lsn:
+            connection.wait(lsn, synced)
+        return 0
+
+    cdef int say(self, uint64_t written, uint64_t synced) except -1:
+        """Write the outcomes that wait for nothing more; neighbours with the same one are one range."""
+        cdef Py_ssize_t i, kept = 0, count = self.due_count
+        cdef Due* entry
+        cdef bytes state = None
+        cdef uint32_t first = 0, last = 0
+        for i in range(count):
+            entry = &self.due[i]
+            if entry.lsn > (synced if entry.synced else written):
+                self.due[kept] = entry[0]
+                kept += 1
+                continue
+            if state is not None and entry.first == <uint32_t>(last + 1) and (
+                entry.state == <PyObject*>state or <bytes>entry.state == state
+            ):
+                last = entry.last
+            else:
+                if state is not None:
+                    self.say_one(first, last, state)
+                first, last = entry.first, entry.last
+                state = <bytes>entry.state
+            Py_DECREF(<object>entry.state)
+        self.due_count = kept
+        if state is not None:
+            self.say_one(first, last, state)
+            self.connection.has_output()
+        return 0
+
+    cdef int say_one(self, uint32_t first, uint32_t last, bytes state) except -1:
+        if state == ACCEPTED_STATE:
+            self.connection.confirmed += <uint32_t>(last - first) + <uint64_t>1
+        return put_disposition(self.connection.out, self.number, True, first, last, state)
+
+    def drop_due(self):
+        cdef Py_ssize_t i, count = self.due_count
+        self.due_count = 0
+        for i in range(count):
+            Py_DECREF(<object>self.due[i].state)
+
+    # Deliveries to the peer
+
+    cdef uint64_t hold(self, OutgoingCore link, Cursor cursor, uint64_t seq) except? 0:
+        """The number of the next delivery, which awaits its settlement."""
+        cdef uint64_t number = self.next_out, capacity, i
+        cdef Unsettled* grown
+        cdef Unsettled* entry
+        if self.ring == NULL or number - self.first_out > self.mask:
+            capacity = 32 if self.ring == NULL else 2 * (self.mask + 1)
+            grown = <Unsettled*>malloc(capacity * sizeof(Unsettled))
+            if grown == NULL:
+                raise MemoryError
+            for i in range(self.first_out, number):
+                grown[i & (capacity - 1)] = self.ring[i & self.mask]
+            free(self.ring)
+            self.ring = grown
+            self.mask = capacity - 1
+        entry = &self.ring[number & self.mask]
+        entry.link = <PyObject*>link
+        entry.cursor = <PyObject*>cursor
+        entry.seq = seq
+        if link is None:
+            entry.link = entry.cursor = NULL
+        else:
+            Py_INCREF(link)
+            Py_INCREF(cursor)
+        self.next_out = number + 1
+        return number
+
+    cdef uint64_t skip(self) except? 0:
+        """The number of the next delivery, which is settled."""
+        cdef uint64_t number = self.next_out
+        if number == self.first_out:
+            self.first_out = self.next_out = number + 1
+            return number
+        # Others before it are still out: an empty entry keeps the ring without gaps.
+        return self.hold(None, None, 0)
+
+    def next_number(self):
+        return self.skip() & 0xFFFFFFFF
+
+    cdef void drop(self, Unsettled* entry) noexcept:
+        Py_DECREF(<object>entry.link)
+        Py_DECREF(<object>entry.cursor)
+        entry.link = entry.cursor = NULL
+
+    cdef void advance(self) noexcept:
+        """The ring begins at the oldest delivery that is not settled."""
+        while self.first_out < self.next_out and self.ring[self.first_out & self.mask].link == NULL:
+            self.first_out += 1
+
+    cdef Py_ssize_t settle_range(self, uint32_t first, uint32_t last, int how) except -1:
+        """End what is out of the numbers [first, last], which wrap; how many."""
+        cdef uint64_t span = <uint64_t><uint32_t>(last - first) + 1
+        cdef uint64_t ahead = <uint32_t>(first - <uint32_t>self.first_out)      # of the oldest that is out
+        cdef uint64_t size = self.next_out - self.first_out, wrapped
+        cdef Py_ssize_t n = 0
+        if ahead < size:
+            n += self.settle_part(self.first_out + ahead, self.first_out + min(ahead + span, size), how)
+        if ahead + span > <uint64_t>0x100000000:
+            # It reaches round to the oldest one.
+            wrapped = ahead + span - <uint64_t>0x100000000
+            n += self.settle_part(self.first_out, self.first_out + min(wrapped, size), how)
+        self.advance()
+        self.connection.acknowledged += n
+        return n
+
+    cdef Py_ssize_t settle_part(self, uint64_t low, uint64_t high, int how) except -1:
+        cdef uint64_t i = low, seq, count
+        cdef Unsettled* entry
+        cdef PyObject* link
+        cdef Cursor cursor
+        cdef Py_ssize_t n = 0
+        while i < high:
+            entry = &self.ring[i & self.mask]
+            link = entry.link
+            if link == NULL:
+                i += 1
+                continue
+            cursor = <Cursor>entry.cursor
+            seq = entry.seq
+            count = 0
+            while True:         # a run of one link and cursor
+                self.drop(entry)
+                count += 1
+                i += 1
+                if i >= high:
+                    break
+                entry = &self.ring[i & self.mask]
+                if entry.cursor != <PyObject*>cursor or entry.link != link or entry.seq != seq + count:
+                    break
+            n += count
+            if how == ACCEPTED:
+                cursor.settle_run(seq, count)
+                continue
+            while count:
+                if how == REJECTED:
+                    cursor.reject(seq)
+                else:
+                    cursor.requeue(seq)
+                seq += 1
+                count -= 1
+        return n
+
+    def settle(self, uint32_t first, uint32_t last, int how):
+        return self.settle_range(first, last, how)
+
+    def chosen(self, uint32_t first, uint32_t last):
+        cdef uint64_t i, span = <uint64_t><uint32_t>(last - first) + 1
+        cdef Unsettled* entry
+        cdef list found = []
+        for i in range(self.first_out, self.next_out):
+            entry = &self.ring[i & self.mask]
+            if entry.link != NULL and <uint32_t>(<uint32_t>i - first) < span:
+                found.append((<uint32_t>i, <Cursor>entry.cursor, entry.seq))
+        return found
+
+    def forget(self, list numbers not None):
+        cdef uint32_t number, ahead
+        cdef Unsettled* entry
+        for number in numbers:
+            ahead = number - <uint32_t>self.first_out
+            if ahead < self.next_out - self.first_out:
+                entry = &self.ring[(self.first_out + ahead) & self.mask]
+                if entry.link != NULL:
+                    self.drop(entry)
+        self.advance()
+
+    def give_back(self, OutgoingCore link not None):
+        cdef uint64_t i, seq
+        cdef Unsettled* entry
+        cdef Cursor cursor
+        for i in range(self.first_out, self.next_out):
+            entry = &self.ring[i & self.mask]
+            if entry.link == <PyObject*>link:
+                cursor, seq = <Cursor>entry.cursor, entry.seq
+                self.drop(entry)
+                cursor.requeue(seq)
+        self.advance()
+
+    @property
+    def unsettled(self):
+        cdef uint64_t i
+        cdef Py_ssize_t n = 0
+        for i in range(self.first_out, self.next_out):
+            n += self.ring[i & self.mask].link != NULL
+        return n
+
+    cdef int put_message(self, uint32_t handle, uint32_t number, bint settled, Piece* pieces, Py_ssize_t size) except -1:
+        """Write a message in as many frames as it needs, or have them wait for the peer's window."""
+        cdef ConnectionCore connection = self.connection
+        cdef Py_ssize_t frames = frames_of(size, connection.frame_max)
+        cdef bytes whole
+        connection.delivered += 1
+        if self.holding or frames > self.remote_window:
+            whole = b"".join([pieces[i].p[:pieces[i].size] for i in range(3) if pieces[i].size])
+            self.write_later(handle, number, settled, whole)
+            return 0
+        put_delivery(connection.out, self.number, connection.frame_max, handle, number, settled, pieces, size)
+        self.remote_window -= frames
+        self.next_outgoing += <uint32_t>frames
+        return 0
+
+    def write_later(self, handle, number, settled, payload):
+        raise NotImplementedError
+
+
+cdef class IncomingCore:
+    def __cinit__(self, ChannelCore channel not None, *_, **__):
+        self.channel = channel
+
+    def __init__(self, ChannelCore channel not None, uint32_t handle, int64_t most):
+        self.handle = handle
+        self.most = most
+
+    cpdef give_credit(self):
+        cdef ChannelCore channel = self.channel
+        self.credit = self.most - self.pending
+        put_flow(channel.connection.out, channel.number, channel.next_incoming, <uint32_t>channel.window,
+                 channel.next_outgoing, OUTGOING_WINDOW, <int>self.handle, self.delivery_count, <uint32_t>self.credit)
+        channel.connection.has_output()
+
+    cdef int used(self) except -1:
+        if self.credit <= (self.most - self.pending) // 2:
+            self.give_credit()
+        return 0
+
+    def credit_used(self):
+        self.used()
+
+
+cdef class OutgoingCore(DirectConsumer):
+    def __cinit__(self, ChannelCore channel not None, *_, **__):
+        self.channel = channel
+
+    def __init__(self, ChannelCore channel not None, uint32_t handle):
+        self.handle = handle
+
+    def of_stream(self, Feed offsets not None, int64_t base):
+        self.offsets = offsets
+        self.offset_base = base
+
+    cdef int wake_now(self) except -1:
+        """It has credit again."""
+        cdef FastPath way = (<Served>self.queue).fast_path if isinstance(self.queue, Served) else None
+        if way is not None:
+            way.wake()          # it is the only one
+        else:
+            self.queue.credit_gained(self)
+        return 0
+
+    cpdef Py_ssize_t credit(self) except -1:
+        """Messages that it would take now."""
+        cdef ChannelCore channel = self.channel
+        cdef int64_t most = min(self.link_credit, channel.remote_window)
+        if channel.holding or channel.ending or not self.attached or most <= 0:
+            if not self.starving:
+                self.starving = True
+                channel.starved.append(self)
+            return 0
+        if channel.connection.capacity() <= 0:
+            return 0
+        return min(most, <int64_t>TAKE_MAX)
+
+    cdef int send_out(self) except -1:
+        if self.channel.connection.sink is not None:
+            self.channel.connection.sink.send_out()
+        return 0
+
+    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1:
+        """Encode items first, first + step ... of `cursor`; how many were taken."""
+        cdef ChannelCore channel = self.channel
+        cdef OutBuffer out = channel.connection.out
+        cdef Py_ssize_t i = first, took = 0, most = self.credit(), full
+        cdef int64_t now = -1
+        if most <= 0:
+            return 0
+        full = out.size + channel.connection.capacity()
+        while i < TAKEN.n and took < most and out.size < full and channel.remote_window > 0 and not channel.holding:
+            self.send(cursor, &TAKEN.items[i], &now)
+            took += 1
+            i += step
+        if took:
+            channel.connection.has_output()
+        return took
+
+    cdef int send(self, Cursor cursor, Item* item, int64_t* now) except -1:
+        """Write a delivery of one item, unless the filters do not let it pass."""
+        cdef ChannelCore channel = self.channel
+        cdef Batch batch = <Batch>item.batch
+        cdef RecordHeader* record = &batch.headers[item.index]
+        cdef const uint8_t* blob = batch.blob + record.off
+        cdef const uint8_t* key = blob
+        cdef const uint8_t* props = blob + record.key
+        cdef Py_ssize_t key_size = record.key, props_size = record.props, size
+        cdef bytes other_key, other_props, found
+        cdef uint64_t seq = item.seq, number
+        cdef Told told
+        cdef Payload payload
+        cdef Piece pieces[3]
+        told.count = item.count if item.count else item.redelivered != 0
+        told.ttl_left = told.offset = -1
+        if record.ttl:
+            if now[0] < 0:
+                now[0] = cursor._log.now_ms()
+            told.ttl_left = max(<int64_t>record.ttl - (now[0] - batch.base_ts - <int64_t>record.ts), <int64_t>0)
+        if self.offsets is not None:
+            told.offset = self.offset_base + <int64_t>self.offsets.index_of(batch.base_lsn + item.index)
+        if record.enc != ENC_AMQP091:
+            other_key, other_props = translated(record, blob, batch.base_ts, cursor._log)
+            key = <const uint8_t*>PyBytes_AS_STRING(other_key)
+            key_size = PyBytes_GET_SIZE(other_key)
+            props = <const uint8_t*>PyBytes_AS_STRING(other_props)
+            props_size = PyBytes_GET_SIZE(other_props)
+        pieces[1].size = pieces[2].size = 0
+        if not self.filtered and deliverable(
+            key, key_size, props, props_size, blob + record.key + record.props,
+            <Py_ssize_t>(record.size - record.key - record.props), record.flags & F_SECTIONS, &told, &payload
+        ):
+            pieces[0].p = payload.head
+            pieces[0].size = payload.head_size
+            pieces[1].p = payload.body
+            pieces[1].size = payload.body_size
+            pieces[2].p = payload.foot
+            pieces[2].size = payload.foot_size
+        else:
+            found = self.payload(batch.record(item.index), None if told.offset < 0 else told.offset, told.count)
+            if found is None:
+                cursor.settle(seq)
+                return 0
+            pieces[0].p = <const uint8_t*>PyBytes_AS_STRING(found)
+            pieces[0].size = PyBytes_GET_SIZE(found)
+        size = pieces[0].size + pieces[1].size + pieces[2].size
+        number = channel.skip() if self.settled else channel.hold(self, cursor, seq)
+        self.delivery_count += 1
+        self.link_credit -= 1
+        channel.put_message(self.handle, <uint32_t>number, self.settled, pieces, size)
+        if self.settled:
+            cursor.settle(seq)
+        return 0
+
+    def payload(self, record, offset, delivery_count):
+        raise NotImplementedError

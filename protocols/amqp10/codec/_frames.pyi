@@ -1,0 +1,1 @@
+"""Frames that kernels write; see `_frames.pyx`. Only for other kernels."""

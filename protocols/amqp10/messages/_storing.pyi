@@ -1,0 +1,8 @@
+"""Messages of AMQP 1.0 as records have them. See `_storing.pyx`."""
+
+def stored(payload: bytes) -> tuple[bytes, bytes, bool, bool, int, int, bytes | None] | None:
+    """(properties block, body, durable, has sections, priority, ttl in ms, user-id) of a message; for tests.
+
+    None: `translate.stored_from_amqp10` is to look at it, which says whether it is a message at all. A ttl of
+    0 stands for none.
+    """

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pika
 import pytest
 
+from bench.amqp10 import Frames, Peer
 from bench.connections.drive import opened
 from bench.connections.rows import ROWS, Row
+from penstock.protocols.amqp10.codec.frames import encode_frame
+from penstock.protocols.amqp10.codec.performatives import Accepted, Disposition, Flow, Source, Target
 from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S
 
@@ -48,7 +53,22 @@ class Counted(Gateway):
         root = str(Path(__file__).parents[2])
         return {**inherited, "PYTHONPATH": f"{inherited['PYTHONPATH']}:{root}"}
 
-    def send(self, number: int) -> None:
+    def begin(self) -> None:
+        """Count from now on."""
+        self.counts.unlink(missing_ok=True)
+        self._signal(signal.SIGUSR1)
+
+    def end(self) -> dict[str, int]:
+        """The calls since `begin` by who made them, without those of timers."""
+        self._signal(signal.SIGUSR2)
+        end = time.monotonic() + LIMIT_S
+        while not self.counts.exists():
+            assert time.monotonic() < end, "the gateway did not say what it counted"
+            time.sleep(0.01)
+        counts: dict[str, int] = json.loads(self.counts.read_text())
+        return {root: n for root, n in counts.items() if not root.endswith(BY_TIME)}
+
+    def _signal(self, number: int) -> None:
         assert self._process is not None
         self._process.send_signal(number)
 
@@ -64,15 +84,69 @@ def test_no_python_function_runs_per_message(row: Row, gateway: Counted) -> None
     port = gateway.amqp_port if row.protocol == "amqp" else gateway.mqtt_port
     with opened(row, port) as clients:
         clients.run(0, messages=max(4 * row.publishers // row.copies, 10))
-        gateway.counts.unlink(missing_ok=True)
-        gateway.send(signal.SIGUSR1)
+        gateway.begin()
         seen = clients.run(0, messages=MESSAGES // row.copies)
-        gateway.send(signal.SIGUSR2)
-        end = time.monotonic() + LIMIT_S
-        while not gateway.counts.exists():
-            assert time.monotonic() < end, "the gateway did not say what it counted"
-            time.sleep(0.01)
+        found = gateway.end()
     assert seen.delivered == seen.sent * row.copies >= MESSAGES
-    counts: dict[str, int] = json.loads(gateway.counts.read_text())
-    found = {root: n for root, n in counts.items() if not root.endswith(BY_TIME)}
     assert sum(found.values()) < MOST, f"{sum(found.values())} calls for {seen.delivered} messages: {found}"
+
+
+class Pair:
+    """A sender and a receiver of AMQP 1.0 at one queue."""
+
+    def __init__(self, port: int, queue: str, *, settled: bool) -> None:
+        self._settled = settled
+        self._receiver = Peer(port, Source(queue), settled=settled)
+        self._receiver.socket.sendall(encode_frame(0, Flow(0, 2**31 - 1, 0, 1, 0, 0, 2 * MESSAGES)))
+        self._sender = Peer(port, Target(queue), settled=settled)
+        self._frames = Frames(settled=settled, size=100)
+        self._moved = self._credit = 0
+
+    def move(self, count: int) -> None:
+        """Send messages in runs, and wait until each run was delivered and accepted at both ends."""
+        last = self._moved + count
+        while self._moved < last:
+            while self._credit == 0:
+                self._look(self._sender.frame()[0])
+            n = min(self._credit, last - self._moved, 100)
+            self._sender.socket.sendall(self._frames.numbered(self._moved, n))
+            self._credit -= n
+            came = 0
+            while came < n:
+                self._receiver.more()
+                came += self._receiver.transfers()
+            first, self._moved = self._moved, self._moved + n
+            if self._settled:
+                continue
+            accepted = Disposition(True, first, self._moved - 1, True, Accepted())
+            self._receiver.socket.sendall(encode_frame(0, accepted))
+            outcomes = 0
+            while outcomes < n:
+                outcomes += self._look(self._sender.frame()[0])
+
+    def _look(self, performative: object) -> int:
+        """Take up credit; how many messages have an outcome now."""
+        if isinstance(performative, Flow) and performative.link_credit is not None:
+            self._credit = (performative.delivery_count or 0) + performative.link_credit - self._moved
+        elif isinstance(performative, Disposition):
+            assert performative.state == Accepted()
+            last = performative.first if performative.last is None else performative.last
+            return last - performative.first + 1
+        return 0
+
+    def close(self) -> None:
+        self._receiver.socket.close()
+        self._sender.socket.close()
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_no_python_function_runs_per_message_of_amqp_1_0(gateway: Counted, *, settled: bool) -> None:
+    queue = f"amqp10-{settled}"
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
+        connection.channel().queue_declare(queue, durable=True)
+    with contextlib.closing(Pair(gateway.amqp_port, queue, settled=settled)) as pair:
+        pair.move(100)
+        gateway.begin()
+        pair.move(MESSAGES)
+        found = gateway.end()
+    assert sum(found.values()) < MOST, f"{sum(found.values())} calls for {MESSAGES} messages: {found}"

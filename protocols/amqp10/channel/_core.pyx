@@ -31,7 +31,6 @@ from penstock.subscriptions.tick._fast_path cimport FastPath, Served
 
 cdef enum:
     TAKE_MAX = 1024                 # messages that a link takes at once
-    OUTGOING_WINDOW = 2048          # that we announce; nothing depends on it
 
 cdef bytes ACCEPTED_STATE = b"\x00\x53\x24\x45"
 
@@ -137,7 +136,7 @@ cdef class ChannelCore:
 
     def put_session_flow(self):
         put_flow(self.connection.out, self.number, self.next_incoming, <uint32_t>self.window, self.next_outgoing,
-                 OUTGOING_WINDOW, -1, 0, 0)
+                 <uint32_t>self.window_most, -1, 0, 0)
         self.connection.has_output()
 
     def took(self):
@@ -407,7 +406,7 @@ cdef class IncomingCore:
         cdef ChannelCore channel = self.channel
         self.credit = self.most - self.pending
         put_flow(channel.connection.out, channel.number, channel.next_incoming, <uint32_t>channel.window,
-                 channel.next_outgoing, OUTGOING_WINDOW, <int>self.handle, self.delivery_count, <uint32_t>self.credit)
+                 channel.next_outgoing, <uint32_t>channel.window_most, <int>self.handle, self.delivery_count, <uint32_t>self.credit)
         channel.connection.has_output()
 
     cdef int used(self) except -1:

@@ -27,4 +27,4 @@ class Scanner(ConnectionCore):
         """Bytes of the read that were taken before `receive` was called with it."""
 
     def scan(self, buffer: bytearray, at: int, size: int) -> int:
-        """Take what is ordinary of buffer[at:size]; where the rest begins: a frame for Python, or no whole one."""
+        """Take the ordinary frames of buffer[at:size]; where the first one begins that is not taken."""

@@ -9,19 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.protocols.amqp10.codec.encoding import encode
 from penstock.protocols.amqp10.codec.errors import Amqp10Error
-from penstock.protocols.amqp10.codec.values import (
-    Array,
-    Byte,
-    Float,
-    Int,
-    Short,
-    Symbol,
-    Timestamp,
-    UByte,
-    UInt,
-    ULong,
-    UShort,
-)
+from penstock.protocols.amqp10.codec.values import Byte, Symbol
 from penstock.protocols.amqp10.messages import sections as s
 from penstock.protocols.amqp10.messages._delivering import delivered
 from penstock.protocols.amqp10.messages._storing import stored
@@ -29,112 +17,7 @@ from penstock.protocols.amqp10.messages.translate import amqp10_from_stored, sto
 from penstock.protocols.properties import _tables as t
 from penstock.protocols.properties.properties import encode_properties
 from penstock.router.names import join_key_block
-
-_TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=8) | st.sampled_from(
-    ("a" * 255, "b" * 256)
-)
-_SYMBOL = st.sampled_from(
-    ("x-opt-jms-dest", "x-a", "y", "x-exchange", "x-death", "CC", "x-basic-type", "x-opt-delivery-time", "x")
-)
-_SCALAR: st.SearchStrategy[Any] = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(0, 255).map(UByte),
-    st.integers(0, 2**16 - 1).map(UShort),
-    st.sampled_from((0, 1, 255, 256, 2**32 - 1)).map(UInt),
-    st.sampled_from((0, 1, 255, 256, 2**63 - 1, 2**63, 2**64 - 1)).map(ULong),
-    st.integers(-128, 127).map(Byte),
-    st.integers(-(2**15), 2**15 - 1).map(Short),
-    st.sampled_from((-(2**31), -129, -128, -1, 0, 127, 128, 2**31 - 1)).map(Int),
-    st.sampled_from((-(2**63), -129, -128, -1, 0, 127, 128, 2**63 - 1)),
-    st.sampled_from((-1, 0, 1, 1000, 1_700_000_000_000, 2**53 * 1000, 2**53 * 1000 + 1000, 2**63 - 1)).map(
-        Timestamp
-    ),
-    st.floats(allow_nan=False),
-    st.sampled_from((0.0, 1.5, -2.0)).map(Float),
-    _TEXT,
-    _SYMBOL.map(Symbol),
-    st.binary(max_size=8) | st.just(bytes(256)),
-    st.uuids(),
-)
-_ODD: st.SearchStrategy[Any] = st.one_of(
-    st.just([]), st.just({}), st.just({"a": {"b": [1]}}), st.just(Array(0x71, [Int(1)])), st.just([1, "b"])
-)
-_VALUE = st.one_of(_SCALAR, _SCALAR, _SCALAR, _ODD)
-_ID = st.one_of(st.none(), _TEXT, st.uuids(), st.binary(max_size=8), st.integers(0, 2**64 - 1).map(ULong))
-_REPLY = st.one_of(
-    st.none(),
-    st.sampled_from(("/queues/q", "/queues/a%20b", "/queues/a b", "q", "/exchanges/amq.topic/k", "/queues/")),
-)
-_PROPERTIES = st.tuples(
-    _ID,
-    st.none() | st.just(b"guest") | st.just(b"\xff") | st.just("guest"),
-    st.none() | st.just("/queues/q"),
-    st.none() | st.just("subject"),
-    _REPLY,
-    _ID,
-    st.none() | st.sampled_from(("text/plain", "x" * 256)).map(Symbol) | st.just("text/plain"),
-    st.none() | st.just(Symbol("gzip")),
-    st.none() | st.just(Timestamp(1)),
-    st.none() | st.sampled_from((0, 1, 1000, 1_700_000_000_000, -5)).map(Timestamp),
-    st.none() | _TEXT,
-    st.none() | st.just(UInt(7)),
-    st.none() | st.just("group"),
-).flatmap(lambda fields: st.integers(0, 13).map(lambda n: list(fields[:n])))
-_HEADER = st.lists(
-    st.one_of(
-        st.none(), st.booleans(), st.just(UByte(3)), st.sampled_from((0, 5, 2**32 - 1, 2**32 - 2)).map(UInt)
-    ),
-    max_size=6,
-)
-_GOOD_HEADER = st.tuples(
-    st.none() | st.booleans(),
-    st.none() | st.integers(0, 255).map(UByte),
-    st.none() | st.sampled_from((0, 5, 2**32 - 1)).map(UInt),
-).map(list)
-_ANNOTATIONS = st.dictionaries(_SYMBOL.map(Symbol) | _TEXT, _VALUE, max_size=4)
-_APPLICATION = st.dictionaries(_TEXT | _SYMBOL, _VALUE, max_size=4)
-
-
-@st.composite
-def _messages(draw: st.DrawFn) -> bytes:
-    parts = []
-    for code, values in (
-        (s.HEADER, _GOOD_HEADER | _HEADER),
-        (s.DELIVERY_ANNOTATIONS, _ANNOTATIONS),
-        (s.ANNOTATIONS, _ANNOTATIONS),
-        (s.PROPERTIES, _PROPERTIES),
-        (s.APPLICATION_PROPERTIES, _APPLICATION),
-    ):
-        if draw(st.booleans()):
-            parts.append(s.encode_section(code, draw(values)))
-    body = draw(st.sampled_from((s.DATA, s.DATA, s.VALUE, s.SEQUENCE, 0)))
-    if body == s.VALUE:
-        parts.append(s.encode_section(s.VALUE, draw(_VALUE)))
-    elif body:
-        content = st.binary(max_size=300) if body == s.DATA else st.lists(_SCALAR, max_size=3)
-        parts.extend(s.encode_section(body, draw(content)) for _ in range(draw(st.sampled_from((1, 1, 2)))))
-    if draw(st.sampled_from((False, False, True))):
-        parts.append(s.encode_section(s.FOOTER, draw(_ANNOTATIONS)))
-    return b"".join(parts)
-
-
-@st.composite
-def _damaged(draw: st.DrawFn) -> bytes:
-    """A message with some bytes changed, cut off, or encoded longer than they need be."""
-    message = bytearray(draw(_messages()))
-    for _ in range(draw(st.integers(0, 3))):
-        if not message:
-            break
-        at = draw(st.integers(0, len(message) - 1))
-        how = draw(st.integers(0, 2))
-        if how == 0:
-            message[at] = draw(st.integers(0, 255))
-        elif how == 1:
-            del message[at:]
-        else:
-            message[at:at] = draw(st.binary(max_size=3))
-    return bytes(message)
+from tests.support.amqp10_messages import GOOD_HEADER, ID, SCALAR, TEXT, damaged, messages
 
 
 def _same_as_python(payload: bytes) -> None:
@@ -159,12 +42,12 @@ def _same_as_python(payload: bytes) -> None:
     assert (found[6] is not None) == wanted.has_user_id
 
 
-@given(_messages())
+@given(messages())
 def test_a_message_is_stored_as_python_stores_it(payload: bytes) -> None:
     _same_as_python(payload)
 
 
-@given(_damaged())
+@given(damaged())
 @example(b"\x00\x53\x75\xb0\xff\xff\xff\xff")
 @example(b"\x00\x53\x73\xd0\x00\x00\x00\x04\xff\xff\xff\xff")
 def test_damaged_messages_are_stored_as_python_stores_them(payload: bytes) -> None:
@@ -188,13 +71,13 @@ _FIELD: st.SearchStrategy[Any] = st.one_of(
     st.integers(0, 255).map(t.UnsignedByte),
     st.sampled_from((0, 1_700_000_000, 2**53, 2**64 - 1)).map(t.Timestamp),
     st.floats(allow_nan=False),
-    _TEXT,
+    TEXT,
     st.just("\udcff"),
     st.binary(max_size=4).map(t.ByteArray),
     st.just([1, 2]),
     st.just({"a": 1}),
 )
-_NAMES = _TEXT | st.sampled_from(
+_NAMES = TEXT | st.sampled_from(
     ("x-a", "x-death", "CC", "x-exchange", "x-stream-offset", "x-é", "x-basic-type")
 )
 _SHORT = st.sampled_from(
@@ -260,7 +143,7 @@ def test_a_block_that_is_none_is_left_to_python(
         _the_same_payload(found, amqp10_from_stored(key, block, body, sections=sections, **told))
 
 
-@given(_KEYS, _messages(), _TELLS)
+@given(_KEYS, messages(), _TELLS)
 def test_a_message_comes_back_as_python_brings_it(key: bytes, payload: bytes, told: dict[str, Any]) -> None:
     try:
         kept = stored_from_amqp10(payload)
@@ -273,9 +156,9 @@ def test_a_message_comes_back_as_python_brings_it(key: bytes, payload: bytes, to
 
 
 @given(
-    _GOOD_HEADER,
-    st.lists(_ID, min_size=1, max_size=1),
-    st.dictionaries(st.sampled_from("abc"), _SCALAR),
+    GOOD_HEADER,
+    st.lists(ID, min_size=1, max_size=1),
+    st.dictionaries(st.sampled_from("abc"), SCALAR),
     st.binary(),
 )
 def test_ordinary_messages_are_not_left_to_python(

@@ -160,8 +160,8 @@ cdef class ChannelCore:
         cdef Py_ssize_t capacity
         cdef ConnectionCore connection = self.connection
         if (
-            last != NULL and last.state == <PyObject*>state and last.read == connection.reads and last.synced == synced
-            and number == <uint32_t>(last.last + 1)
+            last != NULL and last.read == connection.reads and last.synced == synced and number == <uint32_t>(last.last + 1)
+            and (last.state == <PyObject*>state or <bytes>last.state == state)
         ):
             last.last = number
             last.lsn = max(last.lsn, lsn)

@@ -205,6 +205,8 @@ class Log(StoredLog):
         manifest.epoch += 1
         manifest.write(self._files, self._folder.manifest)
         self._files.reached("start.epoch")
+        found.settle()
+        self._files.reached("start.settled")
         self._files.unlink(self._folder.clean)
         self._files.sync_folder(self._folder.root)
         self._files.reached("start.unclean")
@@ -213,8 +215,7 @@ class Log(StoredLog):
             self._files,
             self._folder,
             self._segment_folders,
-            log_id=manifest.log_id,
-            epoch=manifest.epoch,
+            manifest=manifest,
             segment_bytes=self.options.segment_bytes,
             now_ms=lambda: int(self._clock() * 1000),
         )
@@ -326,13 +327,15 @@ class Log(StoredLog):
         self._reader.close()
         self.raw.close()
         self._inbox.drain()
-        as_named = self._wal.close()
+        kept = [segment for segment in self._segments.live[-2:] if not segment.is_empty]
+        last = (kept[-1].number, kept[-1].end) if kept else (self._wal.segment.number - 1, 0)
+        as_named = self._wal.close(last if self.failed is None else None)
         self._upkeep.stop()
         self._inbox.drain()
         for _, fd in self._closing:
             os.close(fd)
         os.close(self._wal.fd)
-        if self.failed is None and as_named and not self._wal.pending:
+        if as_named and not self._wal.pending:
             with suppress(OSError):
                 self._end()
         self.tables.close()
@@ -343,7 +346,7 @@ class Log(StoredLog):
         last = self._segments.live.pop()
         last.feeds += self.appender.roll()
         self.delays.closed(last)
-        if last.next_lsn == last.base_lsn:
+        if last.is_empty:
             self._files.unlink(last.path)
         else:
             self._segments.live.append(last)

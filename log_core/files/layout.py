@@ -2,7 +2,7 @@
 
     LOCK                      flock + pid of the process that has the folder
     CLEAN                     present after a clean stop: the last LSN
-    shard-000/MANIFEST        epoch, first live segment, checkpoints
+    shard-000/MANIFEST        epoch, first and last segment, checkpoints
              /wal/NNNNNNNNNN.wal      segments, numbered without gaps, or links to them (`segment_folders`)
              /index/NNNNNNNNNN.fdx    feed index of a closed segment
                    /NNNNNNNNNN.tix    its sparse index by LSN and time

@@ -45,26 +45,25 @@ class Upkeep:
         self.releaser.stop()
 
     def finish(self, segment: Segment, needed: bool) -> int:
-        """Cut a closed segment to its size and make its index files; the bytes of feed entries.
+        """Make the index files of a closed segment and cut it to its size; the bytes of feed entries.
 
+        The index is there before the cut: a shorter file that no index explains was not cut by the log.
         A segment that no queue needs any more leaves the page cache, so that the log of a system whose
         consumers keep up does not push out everything else (and new pages cost more than reused ones).
         """
         self._files.reached("finish.before")
         fd = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            self._files.truncate(fd, segment.end)
             self._files.fsync(fd)
+            segment.write_time_index(self._files, self._folder, self._manifest.log_id)
+            written = write_feed_index(self._files, self._folder, segment, self._manifest.log_id)
+            self._files.reached("finish.indexed")
+            self._files.truncate(fd, segment.end)
             if not needed:
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(fd)
         self._files.reached("finish.cut")
-        segment.write_time_index(self._files, self._folder, self._manifest.log_id)
-        written = write_feed_index(self._files, self._folder, segment, self._manifest.log_id)
-        if segment.number > self._manifest.last_segment and segment.end > WAL_HEAD_BYTES:
-            self._manifest.last_segment = segment.number
-            self._manifest.write(self._files, self._folder.manifest)
         return written
 
     def measure(self, segment: Segment) -> dict[int, int]:
@@ -82,8 +81,7 @@ class Upkeep:
                 self._files, self._folder, where, rows, log_id=manifest.log_id, epoch=manifest.epoch
             )
             kept = [where.lsn, *manifest.checkpoints][:_KEPT_CHECKPOINTS]
-            manifest.checkpoints = kept
-            manifest.write(self._files, self._folder.manifest)
+            manifest.name_checkpoints(self._files, self._folder.manifest, kept)
             self._files.reached("checkpoint.listed")
             for path in self._folder.checkpoints.iterdir():
                 if path not in [self._folder.checkpoint(lsn) for lsn in kept]:
@@ -93,8 +91,7 @@ class Upkeep:
     def delete(self, segments: Sequence[Segment]) -> None:
         """Remove the oldest segments and their index files."""
         self._files.reached("delete.before")
-        self._manifest.first_segment = segments[-1].number + 1
-        self._manifest.write(self._files, self._folder.manifest)
+        self._manifest.name_first(self._files, self._folder.manifest, segments[-1].number + 1)
         for segment in segments:
             for path in reversed(self._folder.files_of(segment.number)):
                 self._files.reached("delete.unlink")

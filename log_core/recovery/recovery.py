@@ -1,6 +1,7 @@
 """Recovery: what a start does before it serves: find out what the files hold, and make them consistent.
 
-1. MANIFEST says where the log begins and which checkpoints there are. Without it, the files themselves do.
+1. MANIFEST says where the log begins and ends, and which checkpoints there are. Without it, the files
+   themselves do.
 2. The newest readable checkpoint gives the tables. There are two, so that one may be lost.
 3. After a clean stop nothing is scanned: the feeds come from the directories of the feed indexes. Otherwise
    the segments behind the checkpoint are scanned, batch by batch. A missing or damaged index is made anew
@@ -10,6 +11,8 @@
    torn write, or pages that reached the disk out of order). It is cut off and reported. X <= H: durable
    data is damaged. A copy goes to quarantine and the start is refused, unless it was asked to salvage:
    then the readable rest is kept and the gap listed.
+   A file that is shorter than it was made is damaged, too, unless MANIFEST or its index says so. So before
+   an end is cut off, or an empty segment removed, MANIFEST says it (`Recovered.settle`).
 5. Transient records are in no feed afterwards: they end with the process.
 6. After an unclean stop the next LSN jumps by 2**32, so that no position is used twice.
 """
@@ -45,7 +48,7 @@ from penstock.log_core.files.manifest import CleanMark, Manifest
 from penstock.log_core.recovery.checkpoint import Checkpoint, read_checkpoint
 from penstock.log_core.recovery.salvage import Hole, hits_behind, mend, mend_head, quarantine
 from penstock.log_core.segments.feed_index import kept_bytes, read_directory
-from penstock.log_core.segments.segment import EVERYBODY, Marks, Segment
+from penstock.log_core.segments.segment import EVERYBODY, Marks, Segment, noted_ends
 from penstock.log_core.state.tables import FEED_TABLE, Tables, feed_of_key
 
 __all__ = ["LSN_JUMP", "Recovery", "recover"]
@@ -87,6 +90,8 @@ class Recovered:
     """Of the next segment."""
     feeds: dict[int, Feed]
     report: Recovery
+    settle: Callable[[], object]
+    """Called when `manifest` is durable: cuts the end, and makes durable what was found. Raises OSError."""
 
 
 def recover(
@@ -98,7 +103,7 @@ def recover(
     salvage: bool,
     sync: bool,
 ) -> Recovered:
-    """Do all of it; nothing is written but cuts and salvaged files. Raises StartError, OSError.
+    """Do all of it but `Recovered.settle`; nothing is written but salvaged files. Raises StartError, OSError.
 
     `sync`: make durable what was found, before anybody builds on it.
     """
@@ -142,12 +147,16 @@ class _Run:
         self._allocated: dict[int, int] = {}  # by segment number: the file's first size; 0: unknown
         self._log_id = b""
         self._synced = 0  # H: the highest LSN known to have been durable
-        self._unsynced: list[Segment] = []  # scanned, and unchanged by that
+        self._unsynced: list[Segment] = []  # scanned
+        self._torn: list[Segment] = []  # what is behind their end is to be cut off
+        self._dropped: list[int] = []  # numbers of segments in which nothing is to be kept
+        self._manifest = Manifest(b"", 0, 1, [])
 
     def run(self) -> Recovered:
         numbers = self._folder.segment_numbers()
         manifest = self._read_manifest(numbers)
         self._log_id = manifest.log_id
+        self._manifest = manifest
         for number in [n for n in numbers if n < manifest.first_segment]:
             self._remove(number)  # left over from a deletion
         for path in [*self._folder.shard.rglob("*.new"), *self._folder.root.glob("*.new")]:
@@ -165,15 +174,15 @@ class _Run:
                 at += 1
             else:
                 at = self._scan(segments, at, checkpoint)
-        self._sync_rest()
         if segments and segments[-1].end == WAL_HEAD_BYTES:
-            self._remove(segments.pop().number)  # prepared, or begun, and never written to
+            self._dropped.append(segments.pop().number)  # prepared, or begun, and never written to
         # The numbers have no gaps: a file that was only prepared, and is removed, leaves its number.
         follows = (
             segments[-1].number + 1 if segments else max([manifest.first_segment, *(n + 1 for n in numbers)])
         )
         manifest.first_segment = segments[0].number if segments else follows
-        manifest.last_segment = segments[-2].number if len(segments) > 1 else 0
+        manifest.last_segment = segments[-1].number if segments else 0
+        manifest.last_end = segments[-1].end if segments else 0
         manifest.names_segments = True
         last_lsn = max(checkpoint.lsn, segments[-1].next_lsn - 1 if segments else 0)
         self._report.last_lsn = last_lsn
@@ -185,14 +194,18 @@ class _Run:
             follows,
             self._feeds,
             self._report,
+            self._settle,
         )
 
-    def _sync_rest(self) -> None:
-        """Make what was found durable. Up to H it is, and each sync has to wait for the disk's other work."""
-        if self._sync:
-            for segment in self._unsynced:
-                if segment.next_lsn - 1 > self._synced:
-                    self._files.cut(segment.path, segment.end)
+    def _settle(self) -> None:
+        """Up to H all is durable, and each sync has to wait for the disk's other work."""
+        for segment in self._torn:
+            self._files.cut(segment.path, segment.end, sync=self._sync)
+        for segment in self._unsynced:
+            if self._sync and segment not in self._torn and segment.next_lsn - 1 > self._synced:
+                self._files.cut(segment.path, segment.path.stat().st_size)
+        for number in self._dropped:
+            self._remove(number)
 
     def _warn(self, text: str) -> None:
         _LOG.warning("%s", text)
@@ -321,7 +334,7 @@ class _Run:
         for number in numbers:
             path = self._folder.segment(number)
             raw = _head_bytes(path)
-            if not any(raw) and number == numbers[-1]:
+            if not any(raw) and number == numbers[-1] and number > self._manifest.last_segment:
                 self._remove(number)  # its preparation was cut short
                 continue
             try:
@@ -416,8 +429,10 @@ class _Run:
         found = self._walk(segment, WAL_HEAD_BYTES, segment.base_lsn, checkpoint)
         written = self._scanner.written_end(found.end)
         promised = self._promised(segments, at)
-        if found.reason is not None or written > found.end or found.next_lsn < promised:
+        torn = found.reason is not None or written > found.end
+        if torn or self._is_end(segments, at):
             self._check_size(segment, found)
+        if torn or found.next_lsn < promised:
             follows = promised if at + 1 < len(segments) else 0
             hits = self._look_behind(segments, at, found)
             if found.next_lsn > self._synced:
@@ -432,26 +447,32 @@ class _Run:
                 self._walk(segment, found.end, found.next_lsn, checkpoint)
         segment.held = self._scanner.held_bytes(WAL_HEAD_BYTES, segment.end)
         segment.thinned = {EVERYBODY} if segment.sealed else set()
-        was_cut = segment.path.stat().st_size != segment.end
-        self._files.cut(segment.path, segment.end, sync=self._sync and was_cut)
-        if not was_cut:
-            self._unsynced.append(segment)
+        self._unsynced.append(segment)
+        if torn and segment.path.stat().st_size != segment.end:
+            self._torn.append(segment)
         segment.feeds = self._scanner.feeds_at(segment.base_lsn)
         segment.indexed = self._indexes_fit(segment)
         return at + 1
 
     def _check_size(self, segment: Segment, found: Scanned) -> None:
-        """A file that ends in a batch was not cut by the log, which cuts at the end of one."""
+        """A file that ends in a batch was not cut by the log, which cuts at the end of one and says so."""
         size, allocated = self._scanner.size, self._allocated[segment.number]
-        if found.end < size < allocated:
-            damage = Damage(
-                segment.path,
-                found.end,
-                f"the file ends in a batch, at {size} of {allocated} bytes that it had",
-            )
-            if not self._salvage:
-                raise damage
-            self._warn(damage.message)
+        if size >= allocated:
+            return
+        if found.end < size:
+            reason = f"the file ends in a batch, at {size} of {allocated} bytes that it had"
+        elif size not in noted_ends(self._folder, self._manifest, segment.number):
+            reason = f"the file is shorter than the {allocated} bytes that it was made with"
+        else:
+            return
+        damage = Damage(segment.path, found.end, reason)
+        if not self._salvage:
+            raise damage
+        self._warn(damage.message)
+
+    def _is_end(self, segments: list[Segment], at: int) -> bool:
+        """Whether no later segment says where this one ended."""
+        return not any(later.base_lsn or self._peek(later) for later in segments[at + 1 :])
 
     def _walk(self, segment: Segment, offset: int, lsn: int, checkpoint: Checkpoint) -> Scanned:
         assert segment.marks is not None
@@ -505,7 +526,7 @@ class _Run:
         for later in segments[at + 1 :]:
             self._read(later)
             dropped += self._scanner.written_end(WAL_HEAD_BYTES) - WAL_HEAD_BYTES
-            self._remove(later.number)
+            self._dropped.append(later.number)
         del segments[at + 1 :]
         if dropped:
             self._report.truncated_bytes += dropped

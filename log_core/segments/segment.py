@@ -48,8 +48,19 @@ from penstock.log_core.files.layout import (
     read_sealed,
     write_sealed,
 )
+from penstock.log_core.files.manifest import Manifest
 
-__all__ = ["EVERYBODY", "MARK_BYTES", "OWN", "Marks", "Segment", "Segments", "entries_behind", "scan_closed"]
+__all__ = [
+    "EVERYBODY",
+    "MARK_BYTES",
+    "OWN",
+    "Marks",
+    "Segment",
+    "Segments",
+    "entries_behind",
+    "noted_ends",
+    "scan_closed",
+]
 
 _LOG: Final = logging.getLogger("penstock.log")
 MARK_BYTES: Final = 65536
@@ -151,6 +162,11 @@ class Segment:
     """Of its delayed records that wait, about."""
     delayed_last: Key = (0, 0)
     """The key of the last one of its delayed records; (0, 0): it has none."""
+
+    @property
+    def is_empty(self) -> bool:
+        """It has no record, but perhaps notes."""
+        return self.next_lsn == self.base_lsn
 
     def note_written(self, lsn: int, offset: int, time_ms: int) -> None:
         """A tick was written at `offset`, beginning with `lsn`."""
@@ -308,6 +324,16 @@ def scan_closed(
         sparse=sparse,
         delayed=delayed,
     )
+
+
+def noted_ends(folder: Folder, manifest: Manifest, number: int) -> set[int]:
+    """The sizes to which the log itself may have cut a segment, as MANIFEST and its sparse index say."""
+    ends = {manifest.last_end} if manifest.last_segment == number else set()
+    try:
+        payload = read_sealed(folder.time_index(number), TIME_INDEX)[1]
+    except (FileNotFoundError, Damage):
+        return ends
+    return ends | {_FIXED.unpack_from(payload)[1]} if len(payload) >= _FIXED.size else ends
 
 
 def entries_behind(folder: Folder, segment: Segment, key: Key, count: int) -> bytes:

@@ -3,9 +3,10 @@
 A tick goes into one file whole, so an atomic unit never crosses files. A tick larger than the room left
 makes the file longer than `segment_bytes`. Files change between ticks. The next file is made early, off
 the loop: it is created and preallocated (syncing a file that does not grow is half as expensive), its head
-is written, and file and name are synced. So a segment whose head cannot be read is damaged, never merely
-unfinished. The head has no first LSN, except in the first segment of a process: each segment continues
-where the one before it ends.
+is written, and file and name are synced. Then MANIFEST names it, so that it is missed when it is gone:
+nothing that is confirmed can be in a file that MANIFEST does not name. A named segment whose head cannot be
+read is damaged, never merely unfinished. The head has no first LSN, except in the first segment of a
+process: each segment continues where the one before it ends.
 
 Knows nothing of confirms, tables or feeds. Everything here runs on the loop, except `_make`.
 """
@@ -20,6 +21,7 @@ from typing import Final
 
 from penstock.log_core.files.files import Files, is_full
 from penstock.log_core.files.layout import WAL, WAL_HEAD_BYTES, Folder, Head
+from penstock.log_core.files.manifest import Manifest
 from penstock.log_core.files.segment_folders import SegmentFolders
 from penstock.log_core.segments.segment import Segment
 from penstock.log_core.wal._active import ActiveFile
@@ -40,8 +42,7 @@ class Wal(ActiveFile):
         folder: Folder,
         segment_folders: SegmentFolders,
         *,
-        log_id: bytes,
-        epoch: int,
+        manifest: Manifest,
         segment_bytes: int,
         now_ms: Callable[[], int],
     ) -> None:
@@ -51,8 +52,7 @@ class Wal(ActiveFile):
         self._segment_folders = segment_folders
         # Of its own: the loop waits for the next file, and must not wait for a segment that is rewritten.
         self._worker = ThreadPoolExecutor(1, "penstock-next-file")
-        self._log_id = log_id
-        self._epoch = epoch
+        self._manifest = manifest
         self._size = max(segment_bytes, 2 * WAL_HEAD_BYTES)
         self._now_ms = now_ms
         self._next: Future[int] | None = None
@@ -80,8 +80,8 @@ class Wal(ActiveFile):
     def _make(self, number: int, size: int, lsn: int = 0, prev_lsn: int = 0) -> int:
         head = Head(
             kind=WAL,
-            log_id=self._log_id,
-            epoch=self._epoch,
+            log_id=self._manifest.log_id,
+            epoch=self._manifest.epoch,
             number=number,
             base_lsn=lsn,
             prev_lsn=prev_lsn,
@@ -95,6 +95,8 @@ class Wal(ActiveFile):
             self._files.fsync(fd)
             self._files.reached("roll.made")
             self._files.sync_folder(self._folder.wal)
+            self._files.reached("roll.synced")
+            self._manifest.name_last(self._files, self._folder.manifest, number)
         except OSError:
             os.close(fd)
             raise
@@ -103,7 +105,7 @@ class Wal(ActiveFile):
 
     def _take(self, fd: int, number: int, lsn: int) -> None:
         self._files.reached("roll.taken")
-        segment = Segment(number, self._folder.segment(number), lsn, self._epoch, lsn)
+        segment = Segment(number, self._folder.segment(number), lsn, self._manifest.epoch, lsn)
         self.take(segment, fd, self._size - min(_TICK_ROOM, self._size // 8))
 
     def roll(self, lsn: int) -> Segment | None:
@@ -133,23 +135,31 @@ class Wal(ActiveFile):
         if self._next is not None:
             self._next.result()
 
-    def close(self) -> bool:
-        """Give up the prepared file; False = it is still there, which only an unclean start puts right.
+    def close(self, last: tuple[int, int] | None) -> bool:
+        """Give up the prepared file; False = it may still be there, which only an unclean start puts right.
 
         The active one is the caller's, as after `roll`. Nothing is in the prepared file, so that an error of
         it must not end a stop half-way.
+
+        Args:
+            last: Number and end of the last segment that stays; None: the log failed, and no file changes.
+
         """
         self._worker.shutdown(wait=True)
-        if self._next is None:
-            return True
         preparing, self._next = self._next, None
         try:
-            os.close(preparing.result())
+            if preparing is not None:
+                os.close(preparing.result())
         except OSError as error:
             if not is_full(error):
                 _LOG.warning("the next file of the log could not be made: %s", error)
+        if last is None:
+            return False
         try:
-            self._files.unlink(self._folder.segment(self.segment.number + 1))
+            self._manifest.name_last(self._files, self._folder.manifest, *last)
+            self._files.reached("stop.named")
+            if preparing is not None:
+                self._files.unlink(self._folder.segment(self.segment.number + 1))
         except OSError as error:
             _LOG.warning("an empty file of the log is still there: %s", error)
             return False

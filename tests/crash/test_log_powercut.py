@@ -1,8 +1,8 @@
 """A power cut loses any pages that were written and not synced. Confirmed syncs survive it.
 
 The operating system below the log is a fake that remembers what each file held at its last sync. At the cut,
-each page of 4 KiB that changed since then is kept or goes back, by the draw of the test. The start must
-succeed without being told to salvage.
+each page of 4 KiB that changed since then is kept or goes back, by the draw of the test, and so is each size
+and each removal. The start must succeed without being told to salvage.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ class PoweredFiles(Files):
         path = Path(os.readlink(f"/proc/self/fd/{fd}"))
         if path.is_file():
             self.durable[path] = path.read_bytes()
+        else:  # a folder: what was removed from it stays removed
+            for gone in [kept for kept in list(self.durable) if kept.parent == path and not kept.exists()]:
+                del self.durable[gone]
 
     def fdatasync(self, fd: int) -> None:
         self._keep(fd)
@@ -49,10 +52,17 @@ class PoweredFiles(Files):
             self.durable[target] = self.durable.pop(source)
 
     def lose(self, folder: Path, data: st.DataObject) -> None:
-        """Give each page that is not durable its old content or leave it."""
-        for path in sorted(folder.rglob("*.wal")):
+        """Give each page, size and name that is not durable its old content or leave it."""
+        for path in sorted({*folder.rglob("*.wal"), *self.durable}):
+            old = self.durable.get(path, b"")
+            if not path.exists():
+                if data.draw(st.booleans(), label=f"{path.name} is there again"):
+                    path.write_bytes(old)
+                continue
             new = path.read_bytes()
-            old = self.durable.get(path, b"").ljust(len(new), b"\0")
+            if len(old) > len(new) and data.draw(st.booleans(), label=f"{path.name} has its old size"):
+                new = new.ljust(len(old), b"\0")
+            old = old.ljust(len(new), b"\0")
             raw = bytearray(new)
             for at in range(0, len(new), PAGE):
                 page = slice(at, at + PAGE)
@@ -148,7 +158,7 @@ def _stop_threads(log: Log) -> None:
     log._watcher.stop()
     log.committer.stop()
     log._reader.close()
-    log._wal.close()
+    log._wal.close(None)
     log._upkeep.stop()
     for _, fd in log._closing:
         os.close(fd)

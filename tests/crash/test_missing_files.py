@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import StartError
-from penstock.log_core.files.layout import Folder
+from penstock.log_core.files.layout import WAL_HEAD_BYTES, Folder
+from penstock.log_core.files.manifest import Manifest
 from penstock.log_tools.inspection import verify
-from tests.support.logs import KIB, append, durable_feed, open_log, settle
+from tests.support.logs import KIB, Unsynced, append, durable_feed, open_log, settle
 
 
 @pytest.fixture(scope="module", params=["clean", "killed"])
@@ -75,12 +76,68 @@ def test_all_that_are_gone_are_missed(folder: Folder) -> None:
         open_log(folder.root)
 
 
-@pytest.mark.parametrize("scene", ["clean"], indirect=True)
-def test_the_newest_segment_that_is_gone_is_missed_after_a_clean_stop(folder: Folder) -> None:
-    """CLEAN says which segment a log ended with; after a kill nothing does."""
-    folder.segment(5).unlink()
+def test_the_newest_segment_that_is_gone_is_missed(folder: Folder) -> None:
+    """With the empty file that was prepared behind it; CLEAN or MANIFEST says that it was there."""
+    for number in (5, 6):
+        folder.segment(number).unlink(missing_ok=True)
     assert "0000000005.wal, byte 0: the segment is missing" in verified(folder)[1]
     with pytest.raises(StartError, match=r"0000000005\.wal.*the segment is missing"):
+        open_log(folder.root)
+    salvaged = open_log(folder.root, salvage=True)
+    assert any("0000000005.wal" in warning for warning in salvaged.recovery.warnings)
+    salvaged.close_sync()
+    again = open_log(folder.root)
+    assert again.recovery.clean and again.recovery.warnings == []
+    again.close_sync()
+
+
+@pytest.mark.parametrize("scene", ["killed"], indirect=True)
+@pytest.mark.parametrize("number", [5, 6])
+def test_a_newest_segment_of_zeros_is_damaged(folder: Folder, number: int) -> None:
+    """Only a file that MANIFEST does not name yet may be unfinished."""
+    size = folder.segment(number).stat().st_size
+    folder.segment(number).write_bytes(bytes(size))
+    assert verified(folder)[0] >= 1
+    with pytest.raises(StartError, match=rf"{number:010}\.wal"):
+        open_log(folder.root)
+
+
+def ends(path: Path) -> list[int]:
+    """The end of each batch in a segment, and that of its head."""
+    raw = path.read_bytes() + bytes(4)
+    at = [WAL_HEAD_BYTES]
+    while size := int.from_bytes(raw[at[-1] : at[-1] + 4], "little"):
+        at.append(at[-1] + size)
+    return at
+
+
+def test_a_newest_segment_cut_at_the_end_of_a_batch_is_no_end(folder: Folder) -> None:
+    """The log itself cuts a file there, but says so first."""
+    path = folder.segment(5)
+    whole = path.read_bytes()
+    for end in ends(path)[:-1]:
+        path.write_bytes(whole[:end])
+        problems, text = verified(folder)
+        assert problems >= 1 and str(path) in text, f"cut at {end}"
+        with pytest.raises(StartError, match=r"0000000005\.wal.*the file is shorter than"):
+            open_log(folder.root)
+        assert path.stat().st_size == end, "nothing was cut"
+
+
+@pytest.mark.parametrize("scene", ["killed"], indirect=True)
+def test_a_closed_segment_cut_at_the_end_of_a_batch_before_an_empty_one_is_no_end(folder: Folder) -> None:
+    """A later segment tells the end of one, unless nothing was written there yet: then its index does."""
+    folder.segment(6).unlink()
+    following = folder.segment(5)
+    following.write_bytes(following.read_bytes()[:WAL_HEAD_BYTES].ljust(64 * KIB, b"\0"))
+    for path in folder.checkpoints.iterdir():
+        path.unlink()
+    Manifest(Manifest.read(folder.manifest).log_id, 1, 1, [], 5).write(Unsynced(), folder.manifest)
+    assert verified(folder)[0] == 0
+    path = folder.segment(4)
+    os.truncate(path, ends(path)[-2])
+    assert verified(folder)[0] >= 1
+    with pytest.raises(StartError, match=r"0000000004\.wal.*the file is shorter than"):
         open_log(folder.root)
 
 

@@ -243,6 +243,9 @@ class _Run:
             raise _Again
 
     def _finish(self, manifest: Manifest, name: Path) -> Backup:
+        numbers = self._target.segment_numbers()
+        manifest.last_segment = numbers[-1] if numbers else 0
+        manifest.last_end = self._target.segment(numbers[-1]).stat().st_size if numbers else 0
         manifest.write(self._files, self._target.manifest)
         done = self._done
         done.target = str(name.absolute())

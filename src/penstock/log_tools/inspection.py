@@ -24,7 +24,7 @@ from penstock.log_core.files.manifest import CleanMark, Manifest
 from penstock.log_core.history.history import read_history, read_history_entries
 from penstock.log_core.recovery.checkpoint import read_checkpoint
 from penstock.log_core.segments.feed_index import ROW_BYTES, read_directory, verify_entries
-from penstock.log_core.segments.segment import Segment
+from penstock.log_core.segments.segment import Segment, noted_ends
 from penstock.log_core.state.tables import split_key
 from penstock.log_tools.reading import SegmentFile, batches, missing
 
@@ -249,7 +249,8 @@ def verify(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
                 problem(f"{path} is missing")
         except (Damage, StartError) as error:
             problem(error)
-    for damage in _absent(folder, small.get(folder.clean)):
+    named = small.get(folder.manifest)
+    for damage in _absent(folder, named, small.get(folder.clean)):
         problem(damage)
     for checkpoint in sorted(folder.checkpoints.glob("*.ckpt")):
         try:
@@ -305,6 +306,8 @@ def verify(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
                 if not gone and not walked.is_broken:
                     problem(f"{walked.path}: {lsns} are missing behind it")
         if not walked.is_broken:
+            if not any(_says_end(later) for later in segments[at + 1 :]):
+                _verify_size(folder, walked, named, problem)
             _verify_indexes(folder, walked, problem)
     if as_json:
         summary = {"segments": len(segments), "records": records, "bytes": size}
@@ -316,17 +319,61 @@ def verify(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
     return len(told)
 
 
-def _absent(folder: Folder, mark: Manifest | CleanMark | None) -> Iterator[Damage]:
-    """The segments at the ends of the log that MANIFEST and CLEAN name and that are gone, or shorter.
-
-    Those in between are found when the segments are walked.
-    """
+def _is_empty(path: Path) -> bool:
     try:
-        # The oldest may be deleted while the folder is listed: MANIFEST is read behind that.
-        numbers = folder.segment_numbers()
-        absent = Manifest.read(folder.manifest).absent(numbers)
+        with path.open("rb") as file:
+            return not any(file.read(WAL_HEAD_BYTES))
+    except FileNotFoundError:
+        return False  # deleted in the meantime
+
+
+def _says_end(later: Walked | Damage) -> bool:
+    """Whether a segment says where the one before it ended; a damaged one may have."""
+    return isinstance(later, Damage) or bool(later.head.base_lsn or later.found.batches)
+
+
+def _verify_size(
+    folder: Folder, walked: Walked, named: Manifest | CleanMark | None, problem: Callable[[object], None]
+) -> None:
+    """Look whether a segment was cut that no later one tells the end of; `named`: MANIFEST, from before."""
+    try:
+        size = walked.path.stat().st_size
+    except FileNotFoundError:
+        return  # deleted in the meantime
+    allocated = walked.head.payload_len
+    if size >= allocated or walked.head.flags & (SALVAGED | SEALED):
+        return
+    try:
+        known = [Manifest.read(folder.manifest)]  # it is replaced before a stop cuts the segment
     except (OSError, Damage, StartError):
         return  # said already
+    if isinstance(named, Manifest):
+        known.append(named)
+    if not any(size in noted_ends(folder, manifest, walked.number) for manifest in known):
+        problem(
+            Damage(walked.path, size, f"the file is shorter than the {allocated} bytes that it was made with")
+        )
+
+
+def _absent(
+    folder: Folder, named: Manifest | CleanMark | None, mark: Manifest | CleanMark | None
+) -> Iterator[Damage]:
+    """The segments that MANIFEST and CLEAN name and that are gone at either end, empty, or shorter.
+
+    Those in between are found when the segments are walked. `named`: MANIFEST before the folder is listed.
+    """
+    try:
+        numbers = folder.segment_numbers()
+        # Meanwhile the oldest may be deleted, and the newest made, or removed by a stop.
+        now = Manifest.read(folder.manifest)
+    except (OSError, Damage, StartError):
+        return  # said already
+    absent, last = now.absent(numbers), now.last_segment
+    if isinstance(named, Manifest):
+        absent, last = sorted({*absent} & {*named.absent(numbers)}), min(last, named.last_segment)
+    for number in numbers:
+        if number <= last and _is_empty(folder.segment(number)):
+            yield Damage(folder.segment(number), 0, "its head is gone")
     for number in absent:
         if not numbers or not numbers[0] < number < numbers[-1]:
             yield Damage(folder.segment(number), 0, "the segment is missing")

@@ -315,7 +315,7 @@ def _abandon(log: Log) -> None:
     """Let go of the folder as a crash does."""
     log.committer.stop()
     log._reader.close()
-    log._wal.close()
+    log._wal.close(None)
     log._upkeep.stop()
     os.close(log._wal.fd)
     log._lock.release()

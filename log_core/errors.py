@@ -70,7 +70,7 @@ def data_damaged(damage: Damage, copy: Path | None) -> StartError:
     kept = f"; a copy is kept in {copy}" if copy is not None else ""
     return StartError(
         f"the log is damaged: {damage.message}{kept}",
-        remedy="run penstock log repair to see what would be lost; restore the folder from a backup, or "
+        remedy="run `penstock log repair` to see what would be lost; restore the folder from a backup, or "
         "start once with --salvage to go on without it",
     )
 

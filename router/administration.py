@@ -335,7 +335,7 @@ def _check_worker(broker: Broker, name: str, worker: object) -> None:
     if broker.knows(name) and worker != home:
         raise InvalidParameter(
             f"vhost '{name}' belongs to worker {home}",
-            "stop the gateway and have it moved: penstock log move",
+            "stop the gateway and have it moved with `penstock log move`",
         )
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "slashed",
     "split_key_block",
     "text",
+    "wildcards_are_alone",
     "wire",
 ]
 
@@ -68,6 +69,18 @@ def dotted(topic: bytes) -> bytes:
 def binding_key(topic_filter: bytes) -> bytes:
     """The binding key that stands for a topic filter, as RabbitMQ has it: `.` for `/`, `*` for `+`."""
     return topic_filter.replace(b"/", b".").replace(b"+", b"*")
+
+
+def wildcards_are_alone(topic_filter: str) -> bool:
+    """Whether `+` is alone in its level, and `#` alone in the last one (mqtt5:4.7.1-1, mqtt5:4.7.1-2)."""
+    if "#" not in topic_filter and "+" not in topic_filter:
+        return True
+    *levels, last = topic_filter.split("/")
+    return (last == "#" or _is_level(last)) and all(map(_is_level, levels))
+
+
+def _is_level(level: str) -> bool:
+    return level == "+" or not ("#" in level or "+" in level)
 
 
 def filter_of_binding(key: bytes) -> bytes:

@@ -36,7 +36,7 @@ def refuse_replicated(folder: Path) -> None:
     if (folder / NAME).exists():
         raise StartError(
             f"{folder} is a node's: Kafka keeps what is in it, and no tool may change it",
-            remedy="penstock cluster rebuild makes it anew; or go back to one machine, see "
+            remedy="`penstock cluster rebuild` makes it anew; or go back to one machine, see "
             "docs/how-to/cluster.md, and try again",
         )
 

@@ -36,7 +36,7 @@ class Damages:
             if len(self._by_position) < _KEPT:
                 self._by_position[place] = damage
         _LOG.error(
-            "%s; it is skipped, the rest is served; penstock log repair says what is lost and takes it out",
+            "%s; it is skipped, the rest is served; `penstock log repair` says what is lost and takes it out",
             damage,
         )
 

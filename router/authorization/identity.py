@@ -10,6 +10,9 @@ from penstock.router.authorization.grants import Grants
 
 __all__ = ["BROKER", "Actor", "Identity"]
 
+_SEEING: Final = frozenset({"administrator", "monitoring"})
+"""Tags of users who see everything."""
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -25,6 +28,11 @@ class Identity:
     """The rights of a token, in place of the permissions of a user; None: those count."""
     guarded: bool = field(default=True, compare=False)
     """Whether a `TopicGuard` is asked, too. False: it was, when what is done now was asked for."""
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether the user may look at all vhosts, and at what other users do."""
+        return not self.tags.isdisjoint(_SEEING)
 
     def of_client(self, client_id: str) -> Identity:
         """The same user, with this client id; the many sessions of a user share its name."""

@@ -23,6 +23,7 @@ __all__ = [
     "definition_schema",
     "is_for_type",
     "merge_operator",
+    "setting_names",
     "with_policy",
 ]
 
@@ -166,6 +167,11 @@ _LOWEST: Final = frozenset(
 )
 """Where two say something the lower number counts."""
 _OPERATOR_KEYS: Final = _LOWEST | {"overflow", "target-group-size"}
+
+
+def setting_names() -> list[str]:
+    """The keys that the definition of a policy may have, sorted."""
+    return sorted(_KEYS)
 
 
 def definition_schema(*, operator: bool) -> dict[str, object]:

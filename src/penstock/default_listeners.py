@@ -35,8 +35,9 @@ def unavailable(loaded: Loaded) -> tuple[str, ...]:
             listening_socket(section, address.host, address.port, listen=False).close()
         except StartError as error:
             found.append(section)
+            why = error.message.removeprefix(f"{section}: ")
             logger.warning(
-                '%s is off: %s; set %s.listen to another address, or to "" for off', section, error, section
+                '%s is off: %s; set %s.listen to another address, or to "" for off', section, why, section
             )
     return tuple(found)
 

@@ -260,7 +260,7 @@ async def running(
     log.attach(loop.call_soon_threadsafe, loop)
     _coalesce(config)
     if membership is None and config.server.workers > 1:
-        raise ConfigError("several workers need a supervisor: penstock serve", key="server.workers")
+        raise ConfigError("several workers need a supervisor; `penstock serve` has one", key="server.workers")
     log.retain_traffic(EVENTS, config.events.retention_bytes, config.events.retention_s)
     log.on_backpressure.append(events.hold)
     events.start(config.events.kinds, tick.write_soon)

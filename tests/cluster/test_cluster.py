@@ -29,6 +29,7 @@ from penstock.log_core.replication.kafka import KafkaJournal
 from tests.cluster.faults import contents, run
 from tests.support.brokers import ROOT, BrokerMissing, Gateway, free_port
 from tests.support.cluster import Node, make_brokers, make_nodes, wait_for_owner
+from tests.support.data_plane import until
 
 JARS = ROOT / "build" / "kafka"
 MESSAGES = 500
@@ -120,6 +121,9 @@ def test_one_machine_becomes_a_cluster_and_a_cluster_one_machine(
         assert wait_for_owner([second]) is second
         shown = json.loads(cluster(first, "status", "-o", "json"))
         assert [(node["node"], node["role"]) for node in shown["nodes"]][1] == ("b", "owner")
+        told = cluster(second, "rebuild", "a")
+        assert told == "a makes its folder anew; `penstock cluster status` shows how far it is\n"
+        until(lambda: "made anew from the journal: an administrator asked for it" in first.log_text())
     last = Gateway(tmp_path / "node-b", ports=(second.amqp_port, second.mqtt_port))
     with last:
         assert depth(last.amqp_port) == MESSAGES + 10

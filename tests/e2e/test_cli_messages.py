@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -177,24 +176,6 @@ def test_doctor_finds_nothing_wrong_with_the_defaults_and_names_what_is(
     assert "no gateway was asked" in sick
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("penstock que", "queues"),
-        ("penstock queues li", "list"),
-        ("penstock topics create --max-a", "--max-age"),
-        ("penstock rabbitmqctl list_q", "list_queues"),
-    ],
-)
-def test_bash_completes_commands(run: Run, tmp_path: Path, line: str, expected: str) -> None:
-    assert shutil.which("bash")
-    (tmp_path / "completion").write_text(run("completion", "bash"))
-    asked = 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _penstock; echo "${COMPREPLY[@]}"'
-    command = ["bash", "-c", asked, str(tmp_path / "completion"), *line.split()]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert expected in told.stdout.split()
-
-
 def test_every_command_is_in_the_completions_of_all_shells(run: Run) -> None:
     for shell in ("bash", "zsh", "fish"):
         text = run("completion", shell)
@@ -210,9 +191,9 @@ def test_unroutable_messages_are_reported(run: Run, unique: str) -> None:
     assert f"with key '{unique}'" in run.errors
     for more in ((), ("--mandatory",)):
         run("pub", "--queue", unique, "a", *more, code=1)
-        assert f"there is no queue or stream '{unique}'" in run.errors
+        assert f"there is no queue '{unique}'" in run.errors
         run("pub", "--topic", unique, "a", *more, code=1)
-        assert f"'{unique}'" in run.errors
+        assert f"there is no topic '{unique}'" in run.errors
 
 
 def test_an_exchange_is_made_bound_and_deleted(run: Run, unique: str) -> None:
@@ -282,9 +263,7 @@ def test_every_command_that_doctor_recommends_works_and_loses_nothing(
     until(lambda: sorted(backlogs().values()) == [1, 1, 1, 2])
     before = backlogs()
     said = run("doctor", "--data", f"{gateway.folder}/none")
-    commands = [
-        shlex.split(text) for text in re.findall(r"penstock ((?:queues|subs|webhooks) .*)$", said, re.M)
-    ]
+    commands = [shlex.split(text) for text in re.findall(r"`penstock ([^`]*)`", said)]
     ours = [words for words in commands if unique in " ".join(words)]
     assert len(ours) == 3, said
     for words in commands:

@@ -541,7 +541,7 @@ def test_the_answer_tells_whether_a_message_was_routed(
     ]
     for answer in refused:
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found"), answer.text
-        assert f"'{unique}'" in answer.json()["detail"] and remedy in answer.json()["detail"]
+        assert f"'{unique}'" in answer.json()["detail"] and remedy in answer.json()["remedy"]
 
     def routed(path: str, *items: dict[str, Any], **headers: str) -> list[object]:
         answer = http.post(path, json={"messages": items}, headers=headers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -220,7 +221,11 @@ def test_a_port_that_is_taken(serve: Serve, section: str) -> None:
         code, line = failed(serve(*FREE, "--set", f"{section}.listen={address}"))
     assert code == 1
     assert line.startswith(f"penstock: error: {section}: {address} is taken by another process; ")
-    assert f"--set {section}.listen=" in line
+    (option,) = re.findall(r"--set (\S+HOST:PORT\S+)$", line)
+    words = shlex.split(f"--set {option}".replace("HOST:PORT", "127.0.0.1:0"))
+    process = serve(*FREE, *words)
+    ready(process)
+    assert stop(process)[0] == 0
 
 
 def test_a_data_folder_that_is_in_use(serve: Serve) -> None:
@@ -231,7 +236,9 @@ def test_a_data_folder_that_is_in_use(serve: Serve) -> None:
     assert re.search(rf"locked by another penstock .*{first.pid}.*; stop that one, or .* --data DIR", line), (
         line
     )
-    assert stop(first)[0] == 0
+    other = serve("--data", "other", *FREE)
+    ready(other)
+    assert stop(other)[0] == stop(first)[0] == 0
 
 
 def test_a_data_folder_that_is_a_file(serve: Serve, tmp_path: Path) -> None:
@@ -276,7 +283,8 @@ def test_http_management_native_and_metrics_are_on_by_default(serve: Serve, tmp_
         # Another program of this machine may have the port while the test runs.
         assert words.get(name, f"127.0.0.1:{port}") == f"127.0.0.1:{port}"
         assert name not in others
-        assert f"{name} is off: {name}: 127.0.0.1:{port} is taken by another process" in warned
+        remedy = f'set {name}.listen to another address, or to "" for off'
+        assert f"{name} is off: 127.0.0.1:{port} is taken by another process; {remedy}\n" in warned
     for name in ("http", "management", "metrics"):
         if name in words:
             for page in ("healthz", "readyz"):

@@ -20,7 +20,10 @@ class Run:
         self.errors = ""
 
     def __call__(self, *words: str, code: int = 0) -> str:
-        found = main(words)
+        try:
+            found = main(words)
+        except SystemExit as ended:  # argparse, behind its help
+            found = ended.code if isinstance(ended.code, int) else 1
         said = self._capsys.readouterr()
         assert found == code, (words, said)
         self.errors = said.err

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
+from urllib.parse import quote
 
 from penstock.errors import PenstockError
 from penstock.protocols.http.server.app import HttpApp
@@ -15,6 +16,7 @@ from penstock.protocols.http.server.login import bearer, session_of
 from penstock.protocols.http.server.messages import HttpError, Request
 from penstock.protocols.http.shared.traffic import Messages, check_accepting, kept
 from penstock.router.authorization.identity import Actor, Identity
+from penstock.router.errors import NotFound
 from penstock.subscriptions.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -23,7 +25,18 @@ if TYPE_CHECKING:
     from penstock.router.vhost.vhost import Vhost
     from penstock.subscriptions.queue.queue import Queue
 
-__all__ = ["Access"]
+__all__ = ["Access", "absent"]
+
+
+def absent(kind: Literal["queue", "stream"], name: str, vhost: Vhost) -> HttpError:
+    """404: a queue or a stream is not there, and the request that makes it."""
+    place = f"/v1/vhosts/{quote(vhost.name, safe='')}/{kind}s/{quote(name, safe='')}"
+    return HttpError(
+        404,
+        "not_found",
+        f"no {kind} '{name}' in vhost '{vhost.name}'",
+        more={"remedy": f"correct the name, or create the {kind} with PUT {place}"},
+    )
 
 
 class Timer(Protocol):
@@ -64,10 +77,18 @@ class Access:
         return Actor(self.identity(request), self._owner)
 
     def vhost(self, request: Request) -> Vhost:
-        """The vhost in the path. A refusal does not tell whether it exists. Raises AccessRefused."""
+        """The vhost in the path.
+
+        Raises:
+            HttpError: 404, it is not there, and the user may list vhosts; 403, which does not tell whether
+                it is there.
+
+        """
         name = request.names["vhost"]
         identity = self.identity(request)
         if not self.broker.authorizer.enter(identity, name):
+            if identity.sees_all and not self.broker.knows(name):
+                raise HttpError(404, "not_found", f"no vhost '{name}'")
             raise HttpError(403, "access_refused", f"access to vhost '{name}' refused")
         return self.broker.vhost(name)
 
@@ -76,8 +97,8 @@ class Access:
         return self.queue_named(request, request.names["queue"])
 
     def queue_named(self, request: Request, name: str) -> Queue:
-        """A queue of the vhost in the path, to be read. Raises RoutingError."""
-        return self.vhost(request).queue(name, self.actor(request))
+        """A queue of the vhost in the path, to be read. Raises RoutingError, HttpError 404."""
+        return self._named(request, "queue", name)
 
     def stream(self, request: Request) -> Stream:
         """The stream in the path, to be read. Raises RoutingError, HttpError 409."""
@@ -85,10 +106,17 @@ class Access:
 
     def stream_named(self, request: Request, name: str) -> Stream:
         """A stream of the vhost in the path, to be read. Raises RoutingError, HttpError 409."""
-        found = self.queue_named(request, name)
+        found = self._named(request, "stream", name)
         if not isinstance(found, Stream):
             raise HttpError(409, "wrong_mode", f"queue '{name}' is no stream: pull it")
         return found
+
+    def _named(self, request: Request, kind: Literal["queue", "stream"], name: str) -> Queue:
+        vhost = self.vhost(request)
+        try:
+            return vhost.queue(name, self.actor(request))
+        except NotFound as error:
+            raise absent(kind, name, vhost) from error
 
     def source(self, request: Request) -> Queue:
         """The source: the queue in the path, or the subscription. Raises RoutingError, HttpError 409."""

@@ -55,7 +55,6 @@ LISTENER_PROTOCOLS: Final = {
 }
 """RabbitMQ's names of the protocols of our listeners."""
 
-_SEEING: Final = frozenset({"administrator", "monitoring"})
 _TAGS: Final = frozenset({"administrator", "monitoring", "policymaker", "management"})
 
 
@@ -198,7 +197,7 @@ class Management:
 
     def sees_all(self, request: Request) -> bool:
         """Whether the user sees all vhosts, and other users' connections."""
-        return bool(self.identity(request).tags & _SEEING)
+        return self.identity(request).sees_all
 
     # Vhosts
 

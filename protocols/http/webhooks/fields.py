@@ -20,7 +20,7 @@ class Fields:
 
     def __init__(self, value: Any, path: str) -> None:
         if not isinstance(value, dict):
-            raise bad(path.rstrip(".") or "body", "a JSON object")
+            raise bad(path.rstrip(".") or "body", "a JSON object is needed")
         self.left: dict[str, Any] = dict(value)
         self._path = path
         self._known: list[str] = []
@@ -45,14 +45,14 @@ class Fields:
         """One of these."""
         value = self.take(name, default)
         if value not in choices:
-            raise bad(self._path + name, f"one of {', '.join(choices)}")
+            raise bad(self._path + name, f"one of {', '.join(choices)} is needed")
         return value
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
         """A whole number in [least, most]."""
         value = whole(self.take(name, default))
         if value is None or not least <= value <= most:
-            raise bad(self._path + name, f"a whole number from {least} to {most}")
+            raise bad(self._path + name, f"a whole number from {least} to {most} is needed")
         return value
 
     def end(self) -> None:

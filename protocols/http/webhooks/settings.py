@@ -27,6 +27,7 @@ import orjson
 from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.webhooks.fields import Fields, bad
 from penstock.protocols.http.webhooks.security.auth import MASK, Auth, auth_of
+from penstock.router.names import wildcards_are_alone
 
 __all__ = ["Batch", "Filter", "Format", "Ordering", "Retry", "Settings", "Source", "settings_of"]
 
@@ -171,6 +172,8 @@ def _source(fields: Fields) -> Source:
     fields.end()
     if not name or len(name.encode()) > 255 or len(key.encode()) > 255:
         raise bad("source", "names have 1 to 255 bytes")
+    if kind == "topic" and not wildcards_are_alone(name):
+        raise bad("source.topic", "+ is alone in its level of a topic filter, # alone in the last one")
     return Source(kind, name, key, start, subscription)
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from penstock.protocols.mqtt.codec import reasons
 from penstock.protocols.mqtt.codec.reasons import Malformed
 from penstock.protocols.mqtt.subscriptions.shared import filter_of
+from penstock.router.names import wildcards_are_alone
 
 __all__ = ["FILTERS_MAX", "check_filter", "covers", "is_reserved", "refusal_of"]
 
@@ -47,13 +48,7 @@ def check_filter(topic_filter: str) -> None:
     for letter in topic_filter:
         if letter < " " or "\x7f" <= letter < "\xa0":
             raise Malformed("a topic filter with a control character")
-    if "#" not in topic_filter and "+" not in topic_filter:
-        return
-    levels = topic_filter.split("/")
-    for level in levels[:-1]:
-        if "#" in level or ("+" in level and level != "+"):
-            raise Malformed("a wildcard that is not alone in its level")
-    if levels[-1] not in ("+", "#") and ("#" in levels[-1] or "+" in levels[-1]):
+    if not wildcards_are_alone(topic_filter):
         raise Malformed("a wildcard that is not alone in its level")
 
 

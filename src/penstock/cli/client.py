@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote, unquote, urlsplit
 
+from penstock.cli.hints import command, told_missing
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -82,13 +83,13 @@ class Client:
             self._connection.request("GET", path, headers={"authorization": self._authorization})
             answer = self._connection.getresponse()
             if answer.status >= 400:
-                raise self._refused(answer.read(), answer)
+                raise self._refused(answer.read(), answer, wanted=True)
             while line := answer.readline():
                 yield line.decode("utf-8", "replace").rstrip("\r\n")
         except self._failures as error:
             raise self._unreachable(error) from error
 
-    def _refused(self, text: bytes, answer: http.client.HTTPResponse) -> ApiError:
+    def _refused(self, text: bytes, answer: http.client.HTTPResponse, *, wanted: bool) -> ApiError:
         reason = _reason(text) or answer.reason
         if answer.status == 401 and reason == "Login failed":
             return ApiError(
@@ -97,19 +98,25 @@ class Client:
                 remedy="set PENSTOCK_USER and PENSTOCK_PASSWORD, or write --url http://USER:PASSWORD@HOST:PORT",
             )
         if answer.status in (401, 403):
+            needs_tag = reason.startswith("Not ")
+            how = command("users", "create", self.user, "--tags", "management") if needs_tag else ""
             return ApiError(
                 reason.rstrip("."),
                 answer.status,
-                remedy=f"user '{self.user}' lacks permissions in the vhost (penstock users grant) or a tag "
-                "(penstock users create --tags)",
+                remedy=f"an administrator gives the user a tag and a password: {how}"
+                if needs_tag
+                else "`penstock users permissions` shows an administrator what users may do, and `penstock "
+                "users grant` changes it",
             )
+        if answer.status in (404, 422) and (said := told_missing(reason, wanted=wanted)):
+            return ApiError(said[0], answer.status, remedy=said[1])
         return ApiError(reason, answer.status)
 
     def _unreachable(self, error: Exception) -> ApiError:
         return ApiError(
             f"no answer from the management API at {self.address}: {error}",
             0,
-            remedy="start one with penstock serve, or name the address of its management API with --url",
+            remedy="start one with `penstock serve`, or name the address of its management API with --url",
         )
 
     def request(self, method: str, path: str, body: object = None, **headers: str) -> Any:
@@ -133,7 +140,7 @@ class Client:
                 raise self._unreachable(error) from error
             raise
         if answer.status >= 400:
-            raise self._refused(text, answer)
+            raise self._refused(text, answer, wanted=method not in ("GET", "DELETE"))
         return json.loads(text) if text else None
 
 

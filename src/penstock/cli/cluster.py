@@ -87,7 +87,7 @@ def _rebuild(parsed: argparse.Namespace, config: Config) -> int:
     node = parsed.node or node_name(config)
     with _journal(config) as journal:
         ask(journal, REBUILD, node)
-    print(f"{node} makes its folder anew; penstock cluster status shows how far it is")
+    print(f"{node} makes its folder anew; `penstock cluster status` shows how far it is")
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from penstock.cli.client import Client, segment
 from penstock.cli.nouns import argument, columns, verbs_of
 from penstock.cli.parsing import Builder, Parser
-from penstock.cli.paths import AT_ONCE, Item, base, batches
+from penstock.cli.paths import AT_ONCE, Item, base, batches, count
 from penstock.cli.tables import print_list, print_rows
 from penstock.cli.terminal import progress
 
@@ -22,7 +22,7 @@ def _add_dlq(parser: Parser) -> None:
     name = argument("name", metavar="NAME")
     dlq = verbs_of(parser)
     dlq("list", _list_dead, vhost, columns("name,messages,from"), help="queues that dead letters go to")
-    most = argument("--max", type=int, default=1000, help="at most so many (default: %(default)s)")
+    most = argument("--max", type=count, default=1000, help="at most so many (default: %(default)s)")
     dlq("peek", _peek, vhost, name, most, columns("id,queue,reason,count,time,value"), help="look at some")
     dlq(
         "redrive",

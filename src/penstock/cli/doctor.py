@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from penstock.cli.client import ApiError, Client
+from penstock.cli.hints import command
 from penstock.cli.nouns import add_target
 from penstock.cli.parsing import Builder, Parser
 from penstock.cli.sources import add_sources, loaded
@@ -99,7 +100,7 @@ def examine(config: Config) -> Iterator[Finding]:
                 "error",
                 "log.data_dir",
                 f"others than its owner may look into {folder} (mode {mode:03o} beyond the owner's)",
-                f"chmod 0700 {folder}",
+                f"`chmod 0700 {shlex.quote(str(folder))}` closes it",
             )
         usage = shutil.disk_usage(folder)
         if usage.free < usage.total // 20:
@@ -164,7 +165,7 @@ def _users(config: Config) -> Iterator[Finding]:
             "error" if unchecked is True else "warning",
             "mqtt.allow_any_login",
             f"MQTT clients of {whose} get in with any user name and password",
-            "make users (penstock rabbitmqctl add_user), and set it to false",
+            "make users with `penstock users create NAME`, and set it to false",
         )
 
 
@@ -178,17 +179,12 @@ def _is_loopback(host: str) -> bool:
 # The gateway
 
 
-def _words(*words: str) -> str:
-    """Words of a command as a shell takes them."""
-    return " ".join(shlex.quote(word) for word in words)
-
-
 def _show(vhost: str, name: str) -> str:
     """The command that shows a queue, or a subscription by the name that lists have for it."""
     kind, prefix, of_topic = name.partition("subscription-")
     if not kind and prefix and "/" in of_topic:
-        return f"penstock subs show {_words('--vhost', vhost, '--', of_topic)}"
-    return f"penstock queues show {_words('--vhost', vhost, '--', name)}"
+        return command("subs", "show", vhost=vhost, name=of_topic)
+    return command("queues", "show", vhost=vhost, name=name)
 
 
 def examine_gateway(client: Client) -> Iterator[Finding]:
@@ -202,7 +198,7 @@ def examine_gateway(client: Client) -> Iterator[Finding]:
             yield Finding("error", f"health check {check}", str(error), "see the gateway's log")
     for node in client.get("nodes"):
         for alarm, remedy in (
-            ("mem_alarm", "raise server.memory_high_watermark, or find what takes it: penstock top"),
+            ("mem_alarm", "raise server.memory_high_watermark; `penstock top` shows what takes it"),
             ("disk_free_alarm", "free disk space"),
         ):
             if node[alarm]:
@@ -217,17 +213,17 @@ def examine_gateway(client: Client) -> Iterator[Finding]:
                 "warning",
                 f"queue {queue['vhost']}/{queue['name']}",
                 f"{queue['messages_ready']} messages and no consumer",
-                f"start its consumer; look at it with: {_show(queue['vhost'], queue['name'])}",
+                f"start its consumer; {_show(queue['vhost'], queue['name'])} shows it",
             )
     for hook in client.get("webhooks"):
-        words = _words("--vhost", hook["vhost"], hook["name"])
         about = f"webhook {hook['vhost']}/{hook['name']}"
         text = f"{hook['state']}: {hook['reason'] or hook['last_error']}"
         if hook["state"] in ("disabled", "open"):
-            yield Finding("warning", about, text, f"penstock webhooks attempts {words}")
+            attempts = command("webhooks", "attempts", vhost=hook["vhost"], name=hook["name"])
+            yield Finding("warning", about, text, f"{attempts} shows why")
         elif hook["state"] == "broken":
-            remedy = f"change its settings or the configuration: penstock webhooks show {words}"
-            yield Finding("error", about, text, remedy)
+            show = command("webhooks", "show", vhost=hook["vhost"], name=hook["name"])
+            yield Finding("error", about, text, f"change its settings, which {show} shows, or the options")
 
 
 COMMANDS: Final[dict[str, Builder]] = {"doctor": _add_doctor}

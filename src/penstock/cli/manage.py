@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
+import re
 import sys
 from typing import Final
 
 from penstock.cli.client import ApiError, Client, segment
+from penstock.cli.hints import command
 from penstock.cli.nouns import (
     Action,
     Item,
@@ -20,7 +22,7 @@ from penstock.cli.nouns import (
     of_a_thing,
     verbs_of,
 )
-from penstock.cli.parsing import Builder, Parser
+from penstock.cli.parsing import Builder, Parser, nearest
 
 __all__ = ["COMMANDS"]
 
@@ -217,7 +219,7 @@ def _unbind(client: Client, parsed: argparse.Namespace) -> None:
     raise ApiError(
         f"queue '{parsed.queue}' is not bound to exchange '{parsed.name}' in that way",
         404,
-        remedy="penstock exchanges bindings lists the bindings",
+        remedy=f"{command('exchanges', 'bindings', vhost=parsed.vhost)} lists the bindings",
     )
 
 
@@ -239,7 +241,7 @@ def _create_user(client: Client, parsed: argparse.Namespace) -> None:
 
 def _grant(client: Client, parsed: argparse.Namespace) -> None:
     body = {"configure": parsed.configure, "write": parsed.write, "read": parsed.read}
-    client.request("PUT", filled("permissions/{vhost}/{name}", parsed), body)
+    of_a_thing("PUT", client, "permissions/{vhost}/{name}", parsed, body)
 
 
 def _create_vhost(client: Client, parsed: argparse.Namespace) -> None:
@@ -256,7 +258,18 @@ def _set_policy(client: Client, parsed: argparse.Namespace) -> None:
         "priority": parsed.priority,
         "apply-to": parsed.apply_to,
     }
-    client.request("PUT", filled("policies/{vhost}/{name}", parsed), body)
+    try:
+        client.request("PUT", filled("policies/{vhost}/{name}", parsed), body)
+    except ApiError as error:
+        # The API lists the settings as RabbitMQ does, as Erlang terms.
+        unknown = re.findall(r'<<"(.*?)">>', error.message)
+        if not unknown or not error.message.endswith("not recognised policy settings"):
+            raise
+        from penstock.router.policies.definitions import setting_names
+
+        known = setting_names()
+        hint = nearest(unknown[0], known) or f"there are {', '.join(known)}"
+        raise ApiError(f"policies have no setting '{unknown[0]}'", 400, remedy=hint.strip()) from error
 
 
 COMMANDS: Final[dict[str, Builder]] = {

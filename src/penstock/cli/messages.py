@@ -13,9 +13,10 @@ from io import TextIOBase
 from typing import Final
 
 from penstock.cli.client import ApiError, Client, segment
+from penstock.cli.hints import command
 from penstock.cli.nouns import Action, add_target, runner
 from penstock.cli.parsing import Builder, Parser
-from penstock.cli.paths import AT_ONCE, Item, base, batches, subscription, subscription_path
+from penstock.cli.paths import AT_ONCE, Item, base, batches, count, subscription, subscription_path
 from penstock.cli.terminal import progress
 from penstock.errors import ConfigError
 
@@ -34,7 +35,7 @@ def _begin(verb: argparse.ArgumentParser, description: str, action: Action) -> N
 
 def _add_output(verb: Parser) -> None:
     """How much is printed, and how."""
-    verb.add_argument("--max", type=int, help="end after so many")
+    verb.add_argument("--max", type=count, help="end after so many")
     verb.add_argument("--json", action="store_true", help="print whole messages, one JSON object per line")
 
 
@@ -179,7 +180,12 @@ def _pub(client: Client, parsed: argparse.Namespace) -> None:
     )
     with bar as did:
         for batch in batches(map(item, lines)):
-            answer = client.request("POST", path, {"messages": batch})
+            try:
+                answer = client.request("POST", path, {"messages": batch})
+            except ApiError as error:
+                if parsed.exchange is None or error.status != 422 or error.remedy:
+                    raise
+                raise ApiError(error.message, 422, remedy=f"bind a queue with {_bind(parsed)}") from error
             refused = [one["error"] for one in answer["results"] if "error" in one]
             if refused:
                 first = refused[0].get("detail") or refused[0]["code"]
@@ -189,10 +195,16 @@ def _pub(client: Client, parsed: argparse.Namespace) -> None:
     if lost:
         print(
             f"penstock: {lost} of the messages reached no queue: nothing is bound to exchange "
-            f"'{parsed.exchange}' with their routing keys. Bind a queue with penstock exchanges bind, or "
-            "use --mandatory to fail instead.",
+            f"'{parsed.exchange}' with their routing keys. Bind a queue with {_bind(parsed)}, or use "
+            "--mandatory to fail instead.",
             file=sys.stderr,
         )
+
+
+def _bind(parsed: argparse.Namespace) -> str:
+    """The command that binds a queue where messages were published."""
+    key = parsed.routing_key or ""
+    return command("exchanges", "bind", parsed.exchange, "QUEUE", "--routing-key", key, vhost=parsed.vhost)
 
 
 def _ignore(count: int) -> None:
@@ -220,7 +232,7 @@ def _sub(client: Client, parsed: argparse.Namespace) -> None:
         }
         if parsed.consumer is not None:
             body["consumer"] = parsed.consumer
-        messages = client.request("POST", f"{path}/pull", body)["messages"]
+        messages = _pulled(client, parsed, path, body)
         if not messages and parsed.drain:
             return
         for message in messages:
@@ -233,6 +245,17 @@ def _sub(client: Client, parsed: argparse.Namespace) -> None:
             client.request("POST", f"{path}/ack", {"handles": [one["handle"] for one in messages]})
         if left is not None:
             left -= len(messages)
+
+
+def _pulled(client: Client, parsed: argparse.Namespace, path: str, body: Item) -> list[Item]:
+    try:
+        messages: list[Item] = client.request("POST", f"{path}/pull", body)["messages"]
+    except ApiError as error:
+        if error.status != 409 or parsed.queue is None:
+            raise
+        tail = command("tail", "--topic", parsed.queue, "--from", "first", vhost=parsed.vhost)
+        raise ApiError(error.message, 409, remedy=f"a topic is read with {tail}") from error
+    return messages
 
 
 def _print_message(message: Item, *, whole: bool) -> None:

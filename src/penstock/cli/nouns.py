@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.cli.client import DEFAULT_URL, ApiError, Client, segment
+from penstock.cli.hints import missing
 from penstock.cli.parsing import SYNONYMS, Parser
 from penstock.cli.tables import Columns, print_list
 
@@ -98,9 +99,9 @@ def runner(action: Action) -> Callable[[argparse.Namespace], int]:
             try:
                 action(client, parsed)
             except ApiError as error:
-                if error.status != 404 or str(error) != "Not Found" or "vhost" not in parsed:
+                if error.status != 404 or error.message not in _VHOST_MISSING or "vhost" not in parsed:
                     raise
-                raise ApiError(f"there is no vhost '{parsed.vhost}'", 404) from error
+                raise _missing("vhost", parsed.vhost) from error
         return 0
 
     return run
@@ -131,15 +132,37 @@ def list_of(path: str) -> Action:
     return action
 
 
-def of_a_thing(method: str, client: Client, path: str, parsed: argparse.Namespace, **headers: str) -> Any:
+def of_a_thing(
+    method: str,
+    client: Client,
+    path: str,
+    parsed: argparse.Namespace,
+    body: object = None,
+    **headers: str,
+) -> Any:
     """The answer to a request about what is called `parsed.name`. Raises ApiError, which names it."""
     try:
-        return client.request(method, filled(path, parsed), **headers)
+        return client.request(method, filled(path, parsed), body, **headers)
     except ApiError as error:
-        if error.status != 404 or str(error) != "Not Found":
+        if error.status != 404 or error.message not in ("Not Found", "user_not_found"):
             raise
-        noun = path.partition("/")[0].removesuffix("s")
-        where = f" in vhost '{parsed.vhost}'" if "{vhost}" in path else ""
-        raise ApiError(
-            f"there is no {'policy' if noun == 'policie' else noun} '{parsed.name}'{where}", 404
-        ) from error
+        kind = _KINDS[path.partition("/")[0]]
+        raise _missing(kind, parsed.name, parsed.vhost if "{vhost}" in path else "/", method) from error
+
+
+_VHOST_MISSING = ("Not Found", "vhost_not_found")
+_KINDS = {
+    "connections": "connection",
+    "exchanges": "exchange",
+    "permissions": "user",
+    "policies": "policy",
+    "queues": "queue",
+    "users": "user",
+    "vhosts": "vhost",
+}
+"""The first word of a path -> the kind of thing that `parsed.name` is."""
+
+
+def _missing(kind: str, name: str, vhost: str = "/", method: str = "GET") -> ApiError:
+    message, remedy = missing(kind, name, vhost, wanted=method == "PUT")
+    return ApiError(message, 404, remedy=remedy)

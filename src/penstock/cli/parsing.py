@@ -88,7 +88,7 @@ class Parser(argparse.ArgumentParser):
             return
         known = [str(one) for one in action.choices]
         if isinstance(action, argparse._SubParsersAction):
-            said = f"there is no verb '{value}' of `{self.prog}`"
+            said = f"{self.prog} has no verb '{value}'"
         else:
             said = f"{'/'.join(action.option_strings) or action.dest}: '{value}' is not allowed"
         self.error(f"{said}, but {', '.join(known)}", nearest(str(value), known))

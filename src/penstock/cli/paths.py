@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from penstock.cli.client import segment
 
-__all__ = ["AT_ONCE", "Item", "base", "batches", "subscription", "subscription_path"]
+__all__ = ["AT_ONCE", "Item", "base", "batches", "count", "subscription", "subscription_path"]
 
 Item = dict[str, Any]
 
@@ -28,6 +28,13 @@ def subscription(text: str) -> tuple[str, str]:
     if not (slash and topic and name):
         raise argparse.ArgumentTypeError("write TOPIC/NAME")
     return topic, name
+
+
+def count(text: str) -> int:
+    """The type of an argument that is a number of messages."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number above 0")
+    return int(text)
 
 
 def subscription_path(parsed: argparse.Namespace, name: tuple[str, str]) -> str:

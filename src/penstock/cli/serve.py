@@ -18,7 +18,7 @@ def _add_serve(serve: Parser) -> None:
         "standard output; log lines go to standard error. SIGTERM or SIGINT stops it cleanly."
     )
     serve.epilog = (
-        "penstock config show lists all options; later sources overrule earlier ones: "
+        "`penstock config show` lists all options; later sources overrule earlier ones: "
         "file, environment PENSTOCK__SECTION__KEY, --set, --data and --log-level."
     )
     add_sources(serve)

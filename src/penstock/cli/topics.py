@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from typing import Any, Final
 
 from penstock.cli.client import Client, segment
@@ -31,7 +32,7 @@ def _add_topics(parser: Parser) -> None:
         _create_topic,
         _VHOST,
         name,
-        argument("--max-age", metavar="AGE", help="what is older is dropped, for example 7D"),
+        argument("--max-age", metavar="AGE", type=_age, help="what is older is dropped, for example 7D"),
         argument("--max-bytes", type=int, metavar="N", help="what is above is dropped, the oldest first"),
         help="make a topic",
     )
@@ -59,6 +60,12 @@ def _add_subs(parser: Parser) -> None:
     subs("pause", _post("pause"), _VHOST, one, help="nobody gets anything until it is resumed")
     subs("resume", _post("resume"), _VHOST, one, help="the end of a pause")
     subs("delete", _delete_sub, _VHOST, one, help="end a subscription")
+
+
+def _age(text: str) -> str:
+    if not re.fullmatch("[0-9]+[YMDhms]", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is no number with Y, M, D, h, m or s, such as 7D")
+    return text
 
 
 def _topic_path(parsed: argparse.Namespace) -> str:

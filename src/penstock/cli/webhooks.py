@@ -11,6 +11,7 @@ from typing import Any, Final
 from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.nouns import argument, columns, json_object, list_of, verbs_of
 from penstock.cli.parsing import Builder, Parser
+from penstock.cli.paths import count
 from penstock.cli.tables import print_list
 
 __all__ = ["COMMANDS"]
@@ -48,7 +49,7 @@ def _add_webhooks(parser: Parser) -> None:
         _redrive,
         vhost,
         name,
-        argument("--max", type=int, default=1000, help="at most so many (default: %(default)s)"),
+        argument("--max", type=count, default=1000, help="at most so many (default: %(default)s)"),
         help="send its dead letters again",
     )
     webhooks(

@@ -142,7 +142,7 @@ def ask(journal: Journal, what: str, to: str) -> Status:
         raise Refused("the cluster has no owner", remedy="start a node, or wait until one takes over")
     if to and found.node(to).role != "standby":
         why = "is the owner" if found.node(to).role == "owner" else "is not there"
-        raise Refused(f"the node {to} {why}", remedy="name a standby; penstock cluster status lists them")
+        raise Refused(f"the node {to} {why}", remedy="name a standby; `penstock cluster status` lists them")
     if not any(node.role == "standby" for node in found.nodes):
         raise Refused("no standby is there to take over", remedy="start another node")
     request = json.dumps({"ask": what, "to": to}).encode()
@@ -160,5 +160,5 @@ def wait_for_owner(journal: Journal, claim: int, timeout_s: float) -> NodeStatus
         time.sleep(_LOOK_S)
     raise Refused(
         f"no other node took over within {timeout_s:g} s",
-        remedy="look at the nodes: penstock cluster status, and their logs",
+        remedy="look at the nodes: `penstock cluster status`, and their logs",
     )

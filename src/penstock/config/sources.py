@@ -209,7 +209,7 @@ class _Reader:
         if section not in self.sections:
             raise self._unknown_section(source, section, name)
         near = difflib.get_close_matches(name, self.options, 1, 0.6)
-        remedy = f"did you mean {near[0]}?" if near else "penstock config show lists all options"
+        remedy = f"did you mean {near[0]}?" if near else "`penstock config show` lists all options"
         raise ConfigError("there is no such option", source=source, key=name, remedy=remedy)
 
     def _unknown_section(self, source: str, section: str, name: str = "") -> ConfigError:

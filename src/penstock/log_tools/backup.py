@@ -127,7 +127,7 @@ class _Run:
         if not isinstance(manifest, Manifest):
             raise StartError(
                 str(manifest or f"{self._source.manifest} is missing"),
-                remedy="run penstock log verify; a damaged log is not backed up",
+                remedy="run `penstock log verify`; a damaged log is not backed up",
             )
         self._target.make()
         for lsn in manifest.checkpoints:
@@ -151,7 +151,7 @@ class _Run:
         found = []
         for one in segments(self._source):
             if isinstance(one, Damage):
-                raise StartError(str(one), remedy="repair the log first: penstock log repair")
+                raise StartError(str(one), remedy="repair the log first: `penstock log repair`")
             found.append(one)
         return found
 

@@ -42,7 +42,7 @@ def feeds_of_queue(folder: Folder, vhost: str, name: str) -> set[int]:
         if (state.vhost, state.name) == (vhost, name):
             return {membership.feed for membership in state.memberships}
     raise PenstockError(
-        f"no durable queue {name!r} in vhost {vhost!r}", remedy="penstock log stats lists them"
+        f"no durable queue {name!r} in vhost {vhost!r}", remedy="`penstock log stats` lists them"
     )
 
 

@@ -104,7 +104,7 @@ def _take_cursor(tables: Tables, state: QueueState) -> None:
 def _read_cursor(raw: bytes, state: QueueState) -> None:
     if not raw or raw[0] != _CURSOR_VERSION:
         raise LogError(
-            f"the cursor of {state} is of another version or empty", remedy="run penstock log verify"
+            f"the cursor of {state} is of another version or empty", remedy="run `penstock log verify`"
         )
     values = _integers(raw[1:])
     try:
@@ -120,7 +120,7 @@ def _read_cursor(raw: bytes, state: QueueState) -> None:
             if next(values) & 1:
                 state.done.append((start, last))
     except StopIteration:
-        raise LogError(f"the cursor of {state} ends early", remedy="run penstock log verify") from None
+        raise LogError(f"the cursor of {state} ends early", remedy="run `penstock log verify`") from None
 
 
 def _integers(raw: bytes) -> Iterator[int]:

@@ -142,8 +142,9 @@ def test_another_file_system_needs_to_be_asked_for(
 
 def test_a_damaged_log_is_not_backed_up(stopped: Path, tmp_path: Path) -> None:
     flip(Folder(stopped).manifest, 30)
-    with pytest.raises(StartError, match="a damaged log is not backed up"):
+    with pytest.raises(StartError, match="`penstock log verify`; a damaged log is not backed up"):
         backup(Folder(stopped), tmp_path / "copy")
+    assert main(["log", "verify", str(stopped)]) == 3
 
 
 def test_a_log_that_moves_on_is_followed_and_in_the_end_given_up(

@@ -134,4 +134,7 @@ def test_a_time_that_is_none_is_a_mistake_on_the_command_line(
 
 def test_a_queue_that_is_not_there_is_said(stopped: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["log", "dump", str(stopped), "--queue", "none"]) == 1
-    assert "no durable queue 'none' in vhost '/'" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "no durable queue 'none' in vhost '/'; `penstock log stats` lists them" in said
+    assert main(["log", "stats", str(stopped)]) == 0
+    assert "queue orders" in capfd.readouterr().out

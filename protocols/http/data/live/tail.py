@@ -15,7 +15,7 @@ from penstock.protocols.http.server.messages import HttpError
 from penstock.protocols.http.shared.taking import Delivery
 from penstock.router.authorization.identity import BROKER, Actor, Identity
 from penstock.router.errors import AccessRefused, NotFound, TopicRefused
-from penstock.router.names import binding_key, text, wire
+from penstock.router.names import binding_key, text, wildcards_are_alone, wire
 from penstock.router.queues.backfill import ARGUMENT
 
 if TYPE_CHECKING:
@@ -187,5 +187,9 @@ class Tails:
 
 
 def pattern_of(topic_filter: str) -> str:
-    """The binding key of an MQTT topic filter."""
+    """The binding key of an MQTT topic filter. Raises HttpError 400."""
+    if not wildcards_are_alone(topic_filter):
+        raise HttpError(
+            400, "bad_field", "topic: + is alone in its level of a topic filter, # alone in the last one"
+        )
     return text(binding_key(wire(topic_filter)))

@@ -12,7 +12,17 @@ from typing import Final
 from penstock import __version__
 from penstock.protocols.http.data.openapi.log import search
 from penstock.protocols.http.data.openapi.pull import peek, pulled, queues, redrive, streams
-from penstock.protocols.http.data.openapi.schemas import AGO, TEXT, TIME, Json, number, object_, ref, schemas
+from penstock.protocols.http.data.openapi.schemas import (
+    AGO,
+    FILTER,
+    TEXT,
+    TIME,
+    Json,
+    number,
+    object_,
+    ref,
+    schemas,
+)
 from penstock.protocols.http.data.openapi.units import numbers, txn, units
 from penstock.protocols.http.data.openapi.webhooks import webhooks
 from penstock.protocols.http.data.openapi.words import listed, operation, query
@@ -179,7 +189,7 @@ def _paths() -> Json:
                 "What is published to MQTT topics, or what the gateway says, as server-sent events.",
                 {200: {"type": "string"}},
                 parameters=[
-                    query("topic", TEXT, "A topic filter; this or events."),
+                    query("topic", FILTER, "A topic filter; this or events."),
                     query("events", {"type": "string", "pattern": "^[a-z]+(,[a-z]+)*$"}, "log, webhooks."),
                     since,
                     last_event,

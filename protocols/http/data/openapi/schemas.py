@@ -6,6 +6,7 @@ from typing import Any, Final
 
 __all__ = [
     "AGO",
+    "FILTER",
     "NAME",
     "SECRET",
     "START",
@@ -26,6 +27,11 @@ TEXT: Final[Json] = {"type": "string"}
 NAME: Final[Json] = {"type": "string", "minLength": 1, "maxLength": 255, "description": "At most 255 bytes."}
 TIME: Final[Json] = {"type": "string", "format": "date-time", "description": "With its zone."}
 AGO: Final[Json] = {"type": "string", "pattern": "^-[0-9]{1,9}[YMDhms]$", "description": "So long ago."}
+FILTER: Final[Json] = {
+    "type": "string",
+    "pattern": r"^(#|(\+|[^+#/]*)(/(\+|[^+#/]*))*(/#)?)$",
+    "description": "A topic filter of MQTT, such as a/+/b.",
+}
 _POSITION: Final[Json] = {"type": "string", "pattern": "^pos:[0-9]{1,18}$"}
 _SINCE_EPOCH: Final[Json] = {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}
 START: Final[Json] = {
@@ -154,6 +160,7 @@ def schemas() -> Json:
                 "code": TEXT,
                 "retryable": {"type": "boolean"},
                 "retry_after_ms": {"type": "integer"},
+                "remedy": {"type": "string", "description": "The request that helps, where there is one."},
                 "earliest": {"type": "integer", "description": "Of `position_deleted`."},
             },
             "type",
@@ -266,7 +273,7 @@ def schemas() -> Json:
                     "oneOf": [
                         object_({"queue": TEXT}, "queue", closed=True),
                         object_({"exchange": TEXT, "routing_key": TEXT}, "exchange", closed=True),
-                        object_({"topic": TEXT}, "topic", closed=True),
+                        object_({"topic": FILTER}, "topic", closed=True),
                         object_({"stream": TEXT, "from": {"enum": ["first", "next"]}}, "stream", closed=True),
                         object_(
                             {"stream": TEXT, "subscription": {"type": "string", "minLength": 1}},

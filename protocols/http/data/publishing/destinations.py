@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import quote
 
 from penstock.errors import PenstockError
+from penstock.protocols.http.data.access import absent
 from penstock.protocols.http.server.messages import HttpError
 from penstock.router.publishing.capacity import Capacity, full
 from penstock.router.publishing.refused_numbers import RefusedNumbers
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.router.routes._routes import Route
     from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["Destination", "Ready", "Run", "absent", "ready"]
+__all__ = ["Destination", "Ready", "Run", "ready"]
 
 
 class Ready(Protocol):
@@ -72,17 +72,6 @@ class Destination:
         return self.default if self.fixed or message.routing_key is None else message.routing_key
 
 
-def absent(vhost: Vhost, name: str) -> HttpError:
-    """The refusal of a message to a queue or stream that is not there."""
-    place = f"/v1/vhosts/{quote(vhost.name, safe='')}/queues/{quote(name, safe='')}"
-    return HttpError(
-        404,
-        "not_found",
-        f"there is no queue or stream '{name}' in vhost '{vhost.name}': correct the name, or create the "
-        f"queue with PUT {place}",
-    )
-
-
 def ready(access: Access, way: Destination, message: Outgoing) -> Ready:
     """A message of a request, made ready for its way. Raises HttpError 400."""
     if way.ready is not None:
@@ -121,10 +110,10 @@ class _Routed:
                 "unroutable",
                 f"no queue is bound to exchange '{way.exchange}' with key '{self._key}'"
                 if way.exchange
-                else absent(way.vhost, self._key).detail,
+                else absent("queue", self._key, way.vhost).detail,
             )
         if way.fixed and self._key not in way.vhost.queues and not is_reply:
-            raise absent(way.vhost, self._key)
+            raise absent("queue", self._key, way.vhost)
         return route
 
     def append(self) -> Published:

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
 from penstock.log_core.batch._batch import AMQP091
-from penstock.protocols.http.data.access import Access
+from penstock.protocols.http.data.access import Access, absent
 from penstock.protocols.http.data.publishing.bodies import message_of
-from penstock.protocols.http.data.publishing.destinations import absent
 from penstock.protocols.http.server.messages import (
     BODY_MAX,
     HttpError,
@@ -82,7 +81,7 @@ class Halves:
         try:
             key, kept = access.messages.half(vhost, identity, *what)
             if queue is not None and queue not in vhost.queues:
-                raise absent(vhost, queue)
+                raise absent("queue", queue, vhost)
             place = Place(vhost.name, identity.username, _GROUP, key)
             halves = access.broker.halves
             access.broker.rates.charge(identity.username, vhost.name, 1, len(message.body))

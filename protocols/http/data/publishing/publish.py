@@ -21,9 +21,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.protocols.http.data.access import Access
+from penstock.protocols.http.data.access import Access, absent
 from penstock.protocols.http.data.publishing.bodies import Outgoing, messages_of
-from penstock.protocols.http.data.publishing.destinations import Destination, Ready, absent, ready
+from penstock.protocols.http.data.publishing.destinations import Destination, Ready, ready
 from penstock.protocols.http.data.publishing.idempotency import Idempotency, Once
 from penstock.protocols.http.data.publishing.producers import Number, NumberedProducers
 from penstock.protocols.http.server.messages import BODY_MAX, HttpError, Request, Response, json_response
@@ -78,7 +78,7 @@ class Publisher:
             raise AccessRefused("exchange", "", vhost.name, identity.username, "write")
         entry = vhost.queues.get(name)
         if entry is None or not isinstance(entry.queue, Stream):
-            raise absent(vhost, name)
+            raise absent("stream", name, vhost)
         return await self._publish(request, "", request.names["stream"], fixed=True)
 
     async def _publish(

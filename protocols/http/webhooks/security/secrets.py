@@ -15,6 +15,7 @@ import binascii
 import os
 import stat
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 import orjson
@@ -39,9 +40,17 @@ class Seal:
             with Path(path).open("rb") as file:
                 mode, text = os.fstat(file.fileno()).st_mode, file.read(4096)
         except OSError as error:
-            raise ConfigError(f"cannot read it: {error.strerror}", source=path, key=_KEY) from error
+            remedy = _make(path) if isinstance(error, FileNotFoundError) else ""
+            raise ConfigError(
+                f"cannot read it: {error.strerror}", source=path, key=_KEY, remedy=remedy
+            ) from error
         if stat.S_IMODE(mode) & 0o007:
-            raise ConfigError("everybody may read or change it", source=path, key=_KEY, remedy="chmod 0600")
+            raise ConfigError(
+                "everybody may read or change it",
+                source=path,
+                key=_KEY,
+                remedy=f"`chmod 0600 {quote(path)}` closes it",
+            )
         self._path = path
         self._keys = [AESGCM(key) for key in _keys(text, path)]
 
@@ -80,6 +89,10 @@ def _keys(text: bytes, path: str) -> list[bytes]:
             f"no key: {_SIZE} bytes, as they are or in base64",
             source=path,
             key=_KEY,
-            remedy="head -c 32 /dev/urandom | base64 > FILE",
+            remedy=_make(path),
         )
     return found
+
+
+def _make(path: str) -> str:
+    return f"`(umask 077; head -c 32 /dev/urandom | base64 > {quote(path)})` makes one"

@@ -67,10 +67,10 @@ class _RabbitMQ(Client):
         parts = urlsplit(url)
         super().__init__(url, login=(unquote(parts.username or "guest"), unquote(parts.password or "guest")))
 
-    def _refused(self, text: bytes, answer: HTTPResponse) -> ApiError:
-        found = super()._refused(text, answer)
+    def _refused(self, text: bytes, answer: HTTPResponse, *, wanted: bool) -> ApiError:
+        found = super()._refused(text, answer, wanted=wanted)
         if found.status not in (401, 403):
-            return found
+            return ApiError(found.message, found.status)  # the remedies are commands of penstock
         said = f"RabbitMQ at {self.address} refused user '{self.user}'"
         remedy = "name a user with the tag administrator: http://USER:PASSWORD@HOST:PORT"
         return ApiError(said, found.status, remedy=remedy)

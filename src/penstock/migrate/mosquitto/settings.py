@@ -82,7 +82,7 @@ def _log_dest(value: str) -> Outcome:
     return "left out", {}, "log lines go to standard error; the service manager keeps them"
 
 
-PLUGIN: Final = left("plug-ins of Mosquitto cannot run here; make users with `penstock users`")
+PLUGIN: Final = left("plug-ins of Mosquitto cannot run here; make users with `penstock users create`")
 _AT_ONCE: Final = same("everything is on disk before it is acknowledged")
 _OLD: Final = same("Mosquitto 2 ignores it, too")
 _PSK: Final = left("penstock has no pre-shared keys; use certificates (tls.ca_file)")

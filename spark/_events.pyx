@@ -5,7 +5,7 @@ Takes what `subscriptions/cursor/_events.pyx` appended: records of a log partiti
 of `_columns`. Names are copied out of the block as they are in it.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from penstock.log_core.batch._batch cimport BATCH_HEADER, ENC_EVENTS, EVENTS_LP, RECORD_HEADER, BatchHeader, RecordHeader
@@ -15,11 +15,11 @@ from penstock.spark._columns cimport (
 
 EVENT_NAMES = (
     "kind", "vhost", "partition", "offset", "index", "append_time", "message_offset", "queue", "connection", "user",
-    "redelivered", "detail",
+    "redelivered", "detail", "messages",
 )
 KIND_NAMES = (
     b"connect", b"disconnect", b"subscribe", b"unsubscribe", b"deliver", b"ack", b"requeue", b"dead_letter", b"drop",
-    b"gap",
+    b"gap", b"publish",
 )
 
 cdef enum:
@@ -35,18 +35,20 @@ cdef enum:
     USER
     REDELIVERED
     DETAIL
+    MESSAGES
     HEAD = 16
     EVENT = 32
     VERSION = 1
     DELIVER = 4
     DROP = 8
+    PUBLISH = 10
 
 
 cdef struct Event:
     uint64_t pos
     uint32_t vhost, queue, connection, user, detail
     uint8_t kind, redelivered
-    uint8_t zero[2]
+    uint16_t positions
 
 
 cdef class EventRows(Rows):
@@ -105,7 +107,7 @@ cdef class EventRows(Rows):
     cdef int take_event(self, const Event* event, uint64_t lsn, uint32_t index, int64_t time_us) except -1:
         cdef Column* columns = self.columns
         cdef uint32_t row = self.count
-        cdef bint of_message = DELIVER <= event.kind <= DROP
+        cdef bint of_message = DELIVER <= event.kind <= DROP or event.kind == PUBLISH
         cdef bytes kind
         if columns[KIND].wanted:
             kind = KIND_NAMES[event.kind] if event.kind < len(KIND_NAMES) else b"unknown"
@@ -121,6 +123,9 @@ cdef class EventRows(Rows):
         if columns[MESSAGE_OFFSET].wanted:
             put_valid(&columns[MESSAGE_OFFSET], row, of_message)
             put_long(&columns[MESSAGE_OFFSET], <int64_t>event.pos)
+        if columns[MESSAGES].wanted:
+            put_valid(&columns[MESSAGES], row, event.kind == PUBLISH)
+            put_int(&columns[MESSAGES], event.positions)
         if columns[REDELIVERED].wanted:
             put_valid(&columns[REDELIVERED], row, event.kind == DELIVER)
             put_bit(&columns[REDELIVERED].values, row, event.redelivered)

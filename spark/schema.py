@@ -73,6 +73,7 @@ EVENT_COLUMNS: Final[dict[str, str]] = {
     "user": "string",
     "redelivered": "boolean",
     "detail": "string",
+    "messages": "int",
 }
 """The same of the table `events`: (offset, index) names a row, message_offset is an offset of `traffic`."""
 

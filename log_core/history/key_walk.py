@@ -60,10 +60,7 @@ class KeyWalk:
         self._answers.put(None)
 
     def entries(self, data: memoryview, offset: int, first: int, last: int, base: int) -> bytes:
-        """The entries that are wanted there, as `KeyScan.take` has them, without marks.
-
-        Raises Stopped, Undecided.
-        """
+        """The wanted entries there, as `KeyScan.take` has them, unmarked. Raises Stopped, Undecided."""
         scan = self._scan
         while unknown := scan.unknown(data, offset, first, last, base):
             self.ask(self._decide, unknown)

@@ -16,6 +16,7 @@ from libc.string cimport memcpy, memmove
 
 from penstock.log_core.wal._writer cimport Writer
 from penstock.protocols.net.outbuffer cimport FILE_BYTES, OutBuffer
+from penstock.subscriptions.cursor._events cimport EVENTS, PUBLISH
 from penstock.subscriptions.tick._tick cimport Sink, TickBase
 
 cdef extern from "time.h" nogil:
@@ -197,6 +198,8 @@ cdef class Stream(Sink):
     cdef int handle(self, bytearray buffer, Py_ssize_t size) except -1:
         cdef Py_ssize_t consumed = -1, left
         cdef QuickReader quick = self.quick
+        cdef Writer writer = self.tick.writer if EVENTS.kinds >> PUBLISH & 1 else None
+        cdef uint64_t first = writer.appender.next_lsn if writer is not None else 0
         self.want = 0
         try:
             if quick is not None:
@@ -207,6 +210,8 @@ cdef class Stream(Sink):
                     self.answers_wait = quick.answers
             if consumed < 0:
                 consumed = self.received(buffer, size)
+            if writer is not None and writer.appender.next_lsn > first:
+                self.appended(first, writer.appender.next_lsn - first)
         except Exception:
             # The edge of the connection: a bug of ours ends this connection only.
             self.failed()

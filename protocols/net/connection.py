@@ -176,6 +176,14 @@ class Connection(Stream, asyncio.BufferedProtocol):
         if self.on_login is not None:
             self.on_login(self)
 
+    def appended(self, first: int, count: int) -> None:
+        """One read has appended so many positions from `first` on, while events of publishing are kept."""
+        if self.user:
+            protocol = self.context.logger.name.rpartition(".")[2]
+            events.published(
+                first, count, vhost=self.vhost_name, connection=self.name, user=self.user, detail=protocol
+            )
+
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None and not self.closing:
             self.reason = f"the connection broke: {exc}"

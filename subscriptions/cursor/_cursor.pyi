@@ -308,6 +308,12 @@ class Cursor:
         None: that is all. Otherwise have this entry of a feed of the past in memory, and ask again.
         """
 
+    def fate(self, pos: int) -> str:
+        """Of a record in a feed of an open membership: "ready", "out", or "done" (settled, dropped, skipped).
+
+        Looks at every place of the window: for slow paths.
+        """
+
     # State
 
     def state(self, runs_max: int = 1000, final: bool = False) -> bytes:

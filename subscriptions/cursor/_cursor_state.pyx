@@ -18,6 +18,7 @@ from penstock.subscriptions.cursor._take_result cimport MATCH_SET, TakeResult
 from penstock.subscriptions.cursor._window cimport (
     DONE,
     OUT,
+    READY,
     Entry,
     free_window,
     idle_window,
@@ -250,6 +251,28 @@ cdef class CursorState(TakeResult):
                     pos = max(member.from_pos, self.frontier + 1)
                 low = min(low, pos)
         return low
+
+    def fate(self, uint64_t pos):
+        cdef uint64_t seq
+        cdef Py_ssize_t i
+        cdef Entry* entry = NULL
+        if self._window.aside != NULL:
+            for i in range(self._window.aside.first, self._window.aside.n):
+                if self._window.aside.places[i].entry.pos == pos:
+                    entry = &self._window.aside.places[i].entry
+        for seq in range(self._window.head, self._window.tail):
+            if self._window.ring[seq & self._window.mask].pos == pos:
+                entry = &self._window.ring[seq & self._window.mask]
+                break
+        if entry != NULL:
+            return "out" if entry.state == OUT else "ready" if entry.state == READY else "done"
+        if pos <= self.frontier:
+            return "done"
+        if self._runs != NULL:
+            for i in range(self._runs.at, self._runs.n):
+                if self._runs.runs[i].done and self._runs.runs[i].first <= pos <= self._runs.runs[i].last:
+                    return "done"
+        return "ready"
 
     # State
 

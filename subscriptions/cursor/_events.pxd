@@ -16,6 +16,7 @@ cdef enum:                      # kinds, as they are stored; bit of `Events.kind
     DEAD_LETTER = 7
     DROP = 8
     GAP = 9
+    PUBLISH = 10
 
 
 cdef struct Events:

@@ -17,6 +17,12 @@ def start(kinds: Collection[str], wake: Callable[[], object]) -> None:
     `wake` is called when the first event of a block is noted: a turn must come, within some milliseconds.
     """
 
+def keep(kinds: Collection[str]) -> None:
+    """Note these kinds from now on, between `start` and `stop`; ValueError for one that is none."""
+
+def kept() -> tuple[str, ...]:
+    """The kinds that are noted."""
+
 def stop() -> None:
     """Note nothing more; what was not appended is forgotten."""
 
@@ -30,6 +36,11 @@ def note(
     kind: str, *, vhost: str = "", queue: str = "", connection: str = "", user: str = "", detail: str = ""
 ) -> None:
     """Note what is no message's; "" is none."""
+
+def published(
+    first: int, count: int, *, vhost: str = "", connection: str = "", user: str = "", detail: str = ""
+) -> None:
+    """`count` positions from `first` on were appended by what a publisher sent; `detail`: its protocol."""
 
 def attached(kind: str, queue: Queue, consumer: QueueConsumer) -> None:
     """A consumer came to a queue (`subscribe`) or left it (`unsubscribe`)."""

@@ -8,7 +8,10 @@ ordered, synced, compressed, kept and let go of like traffic, and nothing of the
 The record's body (docs/reference/format.md, "Events"), little-endian; a name is given by its number, 0 is none:
 
     | 1 u32 | events u32 | names u32 | 0 u32 | events 32 each | names: size u32, UTF-8 |
-    event: | position u64 | vhost u32 | queue u32 | connection u32 | user u32 | detail u32 | kind u8 | redelivered u8 | 0 u16 |
+    event: | position u64 | vhost u32 | queue u32 | connection u32 | user u32 | detail u32 | kind u8 | redelivered u8 |
+           | positions u16 |
+
+`positions` is for publish: so many from `position` on, which a publisher had appended by one read.
 
 There is one for the process, as there is one loop.
 """
@@ -27,18 +30,20 @@ from penstock.subscriptions.cursor._window cimport OUT, Entry, entry_of
 
 KINDS = (
     "connect", "disconnect", "subscribe", "unsubscribe", "deliver", "ack", "requeue", "dead_letter", "drop", "gap",
+    "publish",
 )
 
 cdef enum:
     VERSION = 1
     EVENTS_MAX = 262144             # noted in one turn, 8 MiB: far more than a turn can do
+    POSITIONS_MAX = 65535           # of one event
 
 
 cdef struct Event:
     uint64_t pos
     uint32_t vhost, queue, connection, user, detail
     uint8_t kind, redelivered
-    uint16_t zero
+    uint16_t positions
 
 
 cdef Event* NOTED = NULL
@@ -58,16 +63,22 @@ memset(&EVENTS, 0, sizeof(EVENTS))
 
 def start(kinds, wake) -> None:
     global WAKE, MISSED, HELD
-    wanted = [KINDS.index(kind) for kind in kinds]
     _forget()
     MISSED = 0
     HELD = False
     WAKE = wake
-    EVENTS.kinds = 0
-    for kind in wanted:
-        EVENTS.kinds |= <uint32_t>1 << <int>kind
-    if EVENTS.kinds:
-        EVENTS.kinds |= <uint32_t>1 << GAP
+    keep(kinds)
+
+
+def keep(kinds) -> None:
+    cdef uint32_t wanted = 0
+    for kind in kinds:
+        wanted |= <uint32_t>1 << <int>KINDS.index(kind)
+    EVENTS.kinds = wanted | <uint32_t>1 << GAP if wanted else 0
+
+
+def kept() -> tuple:
+    return tuple([kind for number, kind in enumerate(KINDS) if number != GAP and EVENTS.kinds >> number & 1])
 
 
 def stop() -> None:
@@ -172,6 +183,32 @@ def note(str kind not None, *, vhost="", queue="", connection="", user="", detai
         event.connection = _number(connection)
         event.user = _number(user)
         event.detail = _number(detail)
+
+
+def published(uint64_t first, uint64_t count, *, vhost="", connection="", user="", detail="") -> None:
+    cdef uint32_t place, peer, who, how
+    cdef Event* event
+    if not EVENTS.kinds >> PUBLISH & 1:
+        return
+    place, peer, who, how = _number(vhost), _number(connection), _number(user), _number(detail)
+    if EVENTS.n and count <= POSITIONS_MAX:
+        event = &NOTED[EVENTS.n - 1]
+        if (event.kind == PUBLISH and event.pos + event.positions == first and event.positions + count <= POSITIONS_MAX
+                and (event.vhost, event.connection, event.user, event.detail) == (place, peer, who, how)):
+            event.positions += <uint16_t>count
+            return
+    while count:
+        event = _place(PUBLISH)
+        if event == NULL:
+            return
+        event.pos = first
+        event.vhost = place
+        event.connection = peer
+        event.user = who
+        event.detail = how
+        event.positions = <uint16_t>min(count, <uint64_t>POSITIONS_MAX)
+        first += event.positions
+        count -= event.positions
 
 
 cdef str _peer(object consumer):

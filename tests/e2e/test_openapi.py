@@ -59,6 +59,7 @@ NAMES = {
     "half": "h",
     "delayed": "d",
     "transaction": "none",
+    "message": "0:1",
 }
 
 
@@ -185,6 +186,9 @@ def test_requests_made_from_the_document_find_what_it_says(
         if "/delayed/" in path:
             later = {"value": "x", "routing_key": "k", "delay_ms": 3_600_000, "delay_id": NAMES["delayed"]}
             assert client.post(f"exchanges/{NAMES['exchange']}/messages", json=later).status_code == 200
+        if "/log/messages/" in path:
+            published = client.post("queues/q/messages", json={"value": "x"}).json()
+            NAMES["message"] = published["results"][0]["id"]
         if "/transactions/" in path or path.endswith("/messages"):
             NAMES["transaction"] = post("transactions")["id"]
         if "/tokens" in path:

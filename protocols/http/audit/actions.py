@@ -14,6 +14,7 @@ from penstock.protocols.http.server.messages import HttpError
 from penstock.protocols.http.server.pending_audit import View, audited
 from penstock.protocols.http.shared.traffic import kept
 from penstock.router.vhost.state import VhostMetadata
+from penstock.subscriptions.cursor import _events as events
 
 if TYPE_CHECKING:
     from penstock.protocols.http.server.routes import Handler
@@ -73,6 +74,7 @@ ACTIONS: Final[dict[tuple[str, str], tuple[str, str]]] = {
     ("DELETE", "/api/connections/username/{user}"): ("connection.close-of-user", ""),
     ("PUT", "/api/nodes/{node}/log-level"): ("log-level.set", "log_level"),
     ("PUT", "/api/nodes/{node}/memory-high-watermark"): ("memory-limit.set", "memory_limit"),
+    ("PUT", "/api/recording"): ("recording.set", "recording"),
     ("PUT", "/api/nodes/{node}/application"): ("application.set", "accepting"),
     ("POST", "/v1/tokens"): ("token.issue", ""),
     ("DELETE", "/v1/tokens/{token}"): ("token.revoke", ""),
@@ -108,6 +110,7 @@ NOT_NOTED: Final = frozenset(
         ("POST", "/v1/vhosts/{}/queues/{}/messages"),
         ("POST", "/v1/vhosts/{}/queues/{}/redrive"),
         ("POST", "/v1/vhosts/{}/queues/{}/peek"),
+        ("POST", "/v1/vhosts/{}/log/search"),
         ("POST", "/v1/vhosts/{}/half"),
         ("POST", "/v1/vhosts/{}/half/{}/commit"),
         ("POST", "/v1/vhosts/{}/half/{}/rollback"),
@@ -274,6 +277,9 @@ class Noting:
 
     def _log_level(self, _: Names) -> Any:
         return {"level": logs.level()}
+
+    def _recording(self, _: Names) -> Any:
+        return {"kinds": list(events.kept())}
 
     def _memory_limit(self, _: Names) -> Any:
         memory = self._registry.memory

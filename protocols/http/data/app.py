@@ -9,6 +9,7 @@ from penstock.protocols.http.data.live.events import Events
 from penstock.protocols.http.data.live.sockets import Sockets
 from penstock.protocols.http.data.live.sse import TailHandlers
 from penstock.protocols.http.data.live.tail import Tails
+from penstock.protocols.http.data.log.message import LogMessage
 from penstock.protocols.http.data.log.search import LogSearch
 from penstock.protocols.http.data.openapi import document as openapi
 from penstock.protocols.http.data.publishing.delayed import DelayedHandlers
@@ -68,6 +69,7 @@ class DataPlane:
         self.redrive = Redrive(access, polls)
         self.peek = Peek(access)
         self.search = LogSearch(access)
+        self.message = LogMessage(access, webhooks)
         self.reader = StreamReader(access, polls)
         tails, events = Tails(broker), Events(broker, webhooks)
         self.tails = TailHandlers(access, tails, self.reader, events)
@@ -90,6 +92,7 @@ class DataPlane:
         app.routes.add("GET", f"{vhost}/tail", self.tails.of_query)
         app.routes.add("GET", f"{vhost}/ws", self.sockets.connect)
         app.routes.add("POST", f"{vhost}/log/search", self.search.search)
+        app.routes.add("GET", f"{vhost}/log/messages/{{message}}", self.message.show)
         app.routes.add("GET", f"{stream}/tail", self.tails.stream)
         app.routes.add("GET", f"{vhost}/queues", self.queues.index)
         app.routes.add("PUT", queue, self.queues.put)

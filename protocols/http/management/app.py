@@ -6,7 +6,14 @@ from penstock.protocols.http.audit import handlers as audit
 from penstock.protocols.http.management import application, logins, openapi, sessions, webhooks
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.definitions import definitions
-from penstock.protocols.http.management.node import certificates, feature_flags, health, log_level, overview
+from penstock.protocols.http.management.node import (
+    certificates,
+    feature_flags,
+    health,
+    log_level,
+    overview,
+    recording,
+)
 from penstock.protocols.http.management.resources import (
     connections,
     exchanges,
@@ -25,6 +32,7 @@ _GROUPS = (
     application,
     feature_flags,
     log_level,
+    recording,
     logins,
     sessions,
     certificates,

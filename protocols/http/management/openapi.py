@@ -13,6 +13,7 @@ from typing import Any, Final
 from penstock import __version__
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.node.log_level import LEVELS
+from penstock.protocols.http.management.node.recording import FOR_S_MAX, KINDS
 from penstock.protocols.http.server.messages import Request, Response, dumps
 from penstock.router.exchanges.exchanges import TYPES
 from penstock.router.policies.definitions import definition_schema
@@ -193,6 +194,14 @@ def _bodies() -> dict[tuple[str, str], Json]:
         ("PUT", "/api/global-parameters/{name}"): _object({"value": {}}, "value"),
         ("POST", "/api/login"): _object({"username": _TEXT, "password": _TEXT}, "username", "password"),
         ("PUT", "/api/nodes/{node}/log-level"): _object({"level": {"enum": list(LEVELS)}}, "level"),
+        ("PUT", "/api/recording"): _object(
+            {
+                "kinds": {"type": "array", "items": {"enum": list(KINDS)}},
+                "for_s": {"type": "integer", "minimum": 0, "maximum": FOR_S_MAX, "description": "0: end it."},
+            },
+            "kinds",
+            "for_s",
+        ),
         ("PUT", "/api/nodes/{node}/application"): _object(
             {"state": {"enum": ["stopped", "running"]}}, "state"
         ),

@@ -34,6 +34,7 @@ from penstock.router.messages.half import HalfMessage
 from penstock.router.names import join_key_block, key_blocks_at, split_key_block
 from penstock.router.publishing.capacity import Capacity
 from penstock.router.publishing.publishing import Published
+from penstock.subscriptions.cursor import _events as events
 
 if TYPE_CHECKING:
     from penstock.protocols.http.server.app import ErrorTexts
@@ -49,6 +50,7 @@ __all__ = [
     "check_accepting",
     "check_properties",
     "kept",
+    "note_published",
     "ttl_of",
 ]
 
@@ -121,6 +123,12 @@ async def kept(broker: Broker, lsn: int, *, synced: bool = True) -> None:
     broker.tick.schedule()
     if not await reached:
         raise log_failed()
+
+
+def note_published(vhost: Vhost, identity: Identity, lsn: int) -> None:
+    """Note that a user has published a message by HTTP, while such events are kept."""
+    if events.is_on():
+        events.published(lsn, 1, vhost=vhost.name, user=identity.username, detail="http")
 
 
 def check_accepting(broker: Broker, vhost: Vhost, identity: Identity) -> None:
@@ -231,6 +239,8 @@ class Messages:
                 producers.close()
         self.published += 1
         vhost.broker.rates.charge(identity.username, vhost.name, 1, len(one.body))
+        if not (published.refused or published.replied):
+            note_published(vhost, identity, published.lsn)
         return published
 
     def append_to(self, route: Route, vhost: Vhost, identity: Identity, one: Prepared) -> int:
@@ -241,7 +251,7 @@ class Messages:
         broker = vhost.broker
         self.published += 1
         broker.rates.charge(identity.username, vhost.name, 1, len(one.body))
-        return broker.log.appender.append_record(
+        lsn = broker.log.appender.append_record(
             route.lp,
             route.target,
             one.keys[0],
@@ -252,6 +262,8 @@ class Messages:
             AMQP091,
             one.ttl_ms,
         )
+        note_published(vhost, identity, lsn)
+        return lsn
 
     def route(self, vhost: Vhost, identity: Identity, one: Prepared) -> Route:
         """Where what was prepared would go by now, with its copies. Raises RoutingError."""
@@ -288,7 +300,9 @@ class Messages:
         def one(content_type: str, body: bytes) -> int:
             self.published += 1
             charge(user, name, 1, len(body))
-            return append(lp, target, key, block(content_type, 2), body, PERSISTENT, 0, AMQP091)
+            lsn = append(lp, target, key, block(content_type, 2), body, PERSISTENT, 0, AMQP091)
+            note_published(vhost, identity, lsn)
+            return lsn
 
         return one, route.routed
 

@@ -1,1 +1,1 @@
-"""The log for people: finding messages in it. Read `search` first."""
+"""The log for people: finding messages in it, and one message with its path. Read `search` first."""

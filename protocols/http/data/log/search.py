@@ -18,12 +18,11 @@ are found while they lie in the log.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.log_core.history._content import Content
-from penstock.log_core.history.content_search import Reached, SearchLimits
+from penstock.log_core.history.content_search import SearchLimits
+from penstock.protocols.http.data.log.looking import look
 from penstock.protocols.http.data.log.places import PLACES, Places
 from penstock.protocols.http.data.log.query import IDS, Query
 from penstock.protocols.http.data.pulling.polls import BYTES_MAX
@@ -83,7 +82,7 @@ class LogSearch:
                 size += len(record.body)
             return True
 
-        reached = await self._run((position, end), places, content, limits, found)
+        reached = await look(access, (position, end), places, content, limits, found)
         answer: dict[str, Any] = {
             "messages": messages,
             "progress": 1.0 if reached.lsn >= end else (reached.lsn - begin) / (end - begin),
@@ -94,30 +93,6 @@ class LogSearch:
         if reached.lsn < end:
             answer["cursor"] = f"{begin}:{reached.lsn}:{end}"
         return json_response(answer)
-
-    async def _run(
-        self,
-        span: tuple[int, int],
-        places: Places,
-        content: Content,
-        limits: SearchLimits,
-        found: Callable[[Record], bool],
-    ) -> Reached:
-        if span[0] >= span[1]:
-            return Reached(span[1])
-        done: asyncio.Future[Reached | None] = asyncio.get_running_loop().create_future()
-
-        def told(reached: Reached | None) -> None:
-            if not done.done():
-                done.set_result(reached)
-
-        broker = self._access.broker
-        broker.log.search_content(span, places, content, limits, found, told)
-        broker.tick.schedule()  # what was appended last has to be written first
-        reached = await done
-        if reached is None:
-            raise HttpError(503, "unavailable", "the log could not be read; see its lines")
-        return reached
 
     async def _span(self, body: dict[str, Any]) -> tuple[int, int, int]:
         """Where the search began, goes on and ends, as LSNs. Raises HttpError 400, 503."""

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final
 
 from penstock import __version__
-from penstock.protocols.http.data.openapi.log import search
+from penstock.protocols.http.data.openapi.log import message, search
 from penstock.protocols.http.data.openapi.pull import peek, pulled, queues, redrive, streams
 from penstock.protocols.http.data.openapi.schemas import (
     AGO,
@@ -184,6 +184,7 @@ def _paths() -> Json:
         f"{queue}/peek": {"post": peek()},
         **units(key),
         "/log/search": {"post": search()},
+        "/log/messages/{message}": {"get": message()},
         "/tail": {
             "get": operation(
                 "What is published to MQTT topics, or what the gateway says, as server-sent events.",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.protocols.http.data.openapi.schemas import AGO, TEXT, TIME, Json, number, object_, ref
-from penstock.protocols.http.data.openapi.words import operation
+from penstock.protocols.http.data.openapi.words import operation, query
 
-__all__ = ["search"]
+__all__ = ["message", "search"]
 
 
 def search() -> Json:
@@ -26,28 +26,76 @@ def search() -> Json:
         },
         *("messages", "progress", "scanned_bytes", "damaged"),
     )
+    either = (("routing_key", "topic"), ("exchange", "topic"), ("queue", "stream"))
+    asked = object_(
+        {
+            "from": moment,
+            "to": moment,
+            "exchange": TEXT,
+            "routing_key": {**TEXT, "description": "A pattern with * and #; not with topic."},
+            "topic": {**TEXT, "description": "A topic filter of MQTT; not with routing_key."},
+            "queue": TEXT,
+            "stream": {**TEXT, "description": "Not with queue."},
+            "headers": {"type": "object", "propertyNames": name, "additionalProperties": value},
+            "message_id": name,
+            "correlation_id": name,
+            "body": object_({"contains": TEXT}, closed=True),
+            "max": number(1, 1000, 100),
+            "max_scan_bytes": number(1 << 20, 4 << 30, 256 << 20),
+            "wait_ms": number(10, 30_000, 1000),
+            "cursor": {"type": "string", "pattern": "^[0-9]{1,19}:[0-9]{1,19}:[0-9]{1,19}$"},
+        },
+        closed=True,
+    )
+    asked["not"] = {"anyOf": [{"required": list(names)} for names in either]}
+    return operation("Find messages in the log, oldest first.", {200: answer}, body=asked, optional=True)
+
+
+def message() -> Json:
+    """One message, and its path."""
+    noted = object_(
+        {
+            "at": {"type": "integer", "description": "Milliseconds since the epoch."},
+            "kind": TEXT,
+            "queue": TEXT,
+            "detail": {**TEXT, "description": "Of publish the protocol, else why."},
+            "redelivered": {"type": "boolean"},
+            "connection": {**TEXT, "description": "For the tags administrator and monitoring."},
+            "user": {**TEXT, "description": "For the same, and for the user itself."},
+        },
+        "at",
+        "kind",
+        "queue",
+        "detail",
+    )
+    place = object_(
+        {
+            "name": TEXT,
+            "kind": {"enum": ["queue", "session", "share", "subscription", "stream"]},
+            "state": {"enum": ["ready", "out", "done", "kept"]},
+        },
+        "name",
+        "kind",
+        "state",
+    )
+    answer = object_(
+        {
+            "message": ref("Message"),
+            "publisher": {"anyOf": [noted, {"type": "null"}]},
+            "places": {"type": "array", "items": place},
+            "events": {"type": "array", "items": noted},
+            "attempts": {"type": "array", "items": {"type": "object"}},
+            "recorded": {"type": "array", "items": TEXT, "description": "Kinds of events that are kept now."},
+            "cursor": {**TEXT, "description": "Goes on with what happened later; missing at the end."},
+        },
+        *("events", "attempts", "recorded"),
+    )
+    id = {"type": "string", "pattern": "^0:[0-9]{1,19}$"}
     return operation(
-        "Find messages in the log, oldest first.",
+        "One message of the log, by its id, and its path.",
         {200: answer},
-        body=object_(
-            {
-                "from": moment,
-                "to": moment,
-                "exchange": TEXT,
-                "routing_key": {**TEXT, "description": "A pattern with * and #; not with topic."},
-                "topic": {**TEXT, "description": "A topic filter of MQTT; not with routing_key."},
-                "queue": TEXT,
-                "stream": {**TEXT, "description": "Not with queue."},
-                "headers": {"type": "object", "propertyNames": name, "additionalProperties": value},
-                "message_id": name,
-                "correlation_id": name,
-                "body": object_({"contains": TEXT}, closed=True),
-                "max": number(1, 1000, 100),
-                "max_scan_bytes": number(1 << 20, 4 << 30, 256 << 20),
-                "wait_ms": number(10, 30_000, 1000),
-                "cursor": {"type": "string", "pattern": "^[0-9]{1,19}:[0-9]{1,19}:[0-9]{1,19}$"},
-            },
-            closed=True,
-        ),
-        optional=True,
+        parameters=[
+            query("queue", TEXT, "For who may read this queue, and not the exchange."),
+            query("cursor", id, "As the answer before had it."),
+        ],
     )

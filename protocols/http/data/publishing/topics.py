@@ -19,7 +19,7 @@ from penstock.protocols.http.data.publishing.destinations import Destination, Re
 from penstock.protocols.http.data.publishing.publish import Publisher
 from penstock.protocols.http.server.headers import DELAY_ID, delay_name_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response
-from penstock.protocols.http.shared.traffic import check_properties, ttl_of
+from penstock.protocols.http.shared.traffic import check_properties, note_published, ttl_of
 from penstock.protocols.properties.translate import mqtt5_from_amqp091
 from penstock.router.exchanges.exchanges import MQTT_EXCHANGE
 from penstock.router.messages.retained import RetainedMessage
@@ -153,6 +153,7 @@ class _ToTopic:
             return published
         self._access.messages.published += 1
         vhost.broker.rates.charge(self._way.identity.username, vhost.name, 1, len(self._body))
+        note_published(vhost, self._way.identity, published.lsn)
         if not flags & RETAIN:
             return published
         now_ms = vhost.broker.log.now_ms()

@@ -18,6 +18,7 @@ EVENT_KINDS = (
     "requeue",
     "dead_letter",
     "drop",
+    "publish",
 )
 _YEAR_S = 366 * 86400.0
 
@@ -31,7 +32,7 @@ class Events:
         metadata=option(
             Words(EVENT_KINDS),
             "Events that are kept. Empty: none, which costs nothing. deliver and ack are one each per "
-            "message and queue, 32 bytes before compression.",
+            "message and queue, 32 bytes before compression; publish is one per read from a publisher.",
         ),
     )
     retention_bytes: int = field(

@@ -22,6 +22,7 @@ from tests.support.receiver import Got, Receiver, Reply
 pytestmark = pytest.mark.penstock_only("other brokers keep no log")
 
 ALL = ["publish", "deliver", "ack", "requeue", "dead_letter", "drop"]
+ATTEMPTS = [(500, 1), (500, 2), (200, 3)]
 
 
 @pytest.fixture(scope="module")
@@ -100,12 +101,19 @@ def test_across_protocols(gateway: Gateway, recording: Api, unique: str) -> None
         consume(gateway, ready)
         for name, id in ids.items():
             until(lambda id=id: len(whole(http, id)["attempts"]) == 3)  # type: ignore[misc]
-            check(whole(http, id), name, ready, hooked, stream)
+            found = whole(http, id)
+            check(found, name, ready, stream)
+            assert places(found)[hooked] == "done"
+            assert [(one["status"], one["attempt"]) for one in found["attempts"]] == ATTEMPTS
         gateway.kill9()
         gateway.start()
     with open_client(gateway) as http:
         for name, id in ids.items():
-            check(whole(http, id), name, ready, hooked, stream)
+            found = whole(http, id)
+            check(found, name, ready, stream)
+            # A webhook may send once more what it had sent just before the kill.
+            assert [(one["status"], one["attempt"]) for one in found["attempts"]][:3] == ATTEMPTS
+            assert {one["webhook"] for one in found["attempts"]} == {hooked}
         letter = id_of_letter(http, dead)
         found = whole(http, letter)
         assert places(found) == {dead: "ready"}
@@ -143,26 +151,29 @@ def consume(gateway: Gateway, queue: str) -> None:
     parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)
     with closing(pika.BlockingConnection(parameters)) as connection:
         channel = connection.channel()
+        channel.tx_select()  # a commit is kept over a kill
         got: list[Any] = []
         channel.basic_consume(queue, lambda *words: got.append(words[1]))
         until(lambda: connection.process_data_events(0.05) or len(got) == 4)
         for method in got:
             channel.basic_nack(method.delivery_tag, requeue=True)
+        channel.tx_commit()
         until(lambda: connection.process_data_events(0.05) or len(got) == 8)
         assert all(method.redelivered for method in got[4:])
         channel.basic_nack(got[4].delivery_tag, requeue=False)
         for method in got[5:]:
             channel.basic_ack(method.delivery_tag)
-        channel.queue_declare(queue, passive=True)  # the acknowledgements were read
+        channel.tx_commit()
 
 
-def check(found: dict[str, Any], name: str, ready: str, hooked: str, stream: str) -> None:
+def check(found: dict[str, Any], name: str, ready: str, stream: str) -> None:
     publisher = found["publisher"]
     assert publisher["kind"] == "publish" and publisher["detail"] == name
     assert publisher["user"] == "guest"
     assert bool(publisher["connection"]) is (name != "http")
     assert found["message"]["protocol"] == ("mqtt" if name == "mqtt" else "amqp")
-    assert places(found) == {ready: "done", hooked: "done", stream: "kept"}
+    assert places(found).items() >= {ready: "done", stream: "kept"}.items()
+    assert len(places(found)) == 3
     here = [event for event in found["events"] if event["queue"] == ready]
     last = ("dead_letter", "rejected") if name == "mqtt" else ("ack", "")
     assert [(event["kind"], event["detail"]) for event in here] == [
@@ -170,8 +181,6 @@ def check(found: dict[str, Any], name: str, ready: str, hooked: str, stream: str
     ]  # fmt: skip
     assert [event["redelivered"] for event in here if event["kind"] == "deliver"] == [False, True]
     assert all(event["connection"] for event in here if event["kind"] == "deliver")
-    assert [(one["status"], one["attempt"]) for one in found["attempts"]] == [(500, 1), (500, 2), (200, 3)]
-    assert all(one["webhook"] == hooked for one in found["attempts"])
     assert publisher["at"] <= found["events"][0]["at"]
 
 

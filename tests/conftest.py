@@ -20,6 +20,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.brokers import BROKERS, Broker, BrokerMissing
+from tests.support.forks import forks
 from tests.support.limits import LIMIT_S
 
 pytest_plugins = ["tests.support.reports"]
@@ -58,6 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    forks.allowed = os.environ.get("PENSTOCK_TEST_FORKS") != "0"
     config.addinivalue_line("markers", "penstock_only(reason): what the other brokers do not promise")
     config.addinivalue_line(
         "markers", "not_on(broker, reason): what the named reference broker does otherwise"
@@ -79,6 +81,10 @@ def pytest_collection_finish() -> None:
     """From now on the garbage collector looks only at what tests make: hundreds of them call it."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    forks.close()
 
 
 @pytest.fixture(scope="session")

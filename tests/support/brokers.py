@@ -25,6 +25,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
+from tests.support.forks import ForkedProcess, forks
+
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout: the gateway is started from it."""
 
@@ -105,7 +107,7 @@ class Broker:
         self.data_dir = self.folder / "data"
         self.data_dir.mkdir(exist_ok=True)
         self.log_path = self.folder / f"{self.name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self._log_offset = 0
 
     # For subclasses to provide
@@ -155,14 +157,15 @@ class Broker:
         if self.running:
             raise BrokerFailed(f"{self.name} is running already")
         self._log_offset = self.log_path.stat().st_size if self.log_path.exists() else 0
+        command, environment = self.command(), {**os.environ, **self.environment()}
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command(),
+            self._process = forks.start(command, log, self.folder, environment) or subprocess.Popen(
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
-                env={**os.environ, **self.environment()},
+                env=environment,
                 start_new_session=True,
             )
 

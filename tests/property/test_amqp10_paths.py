@@ -165,7 +165,7 @@ _READS = st.lists(
 
 
 def _run(world: World, reads: list[bytes], *, kernel: bool) -> tuple[Any, ...]:
-    """What comes of it: frames of each read, records of the queues, totals."""
+    """The results: frames of each read, records of the queues, totals."""
     peer = Peer(world)
     peer.declare(_QUEUE)
     peer.declare(_FULL, max_length=1, overflow="reject-publish")

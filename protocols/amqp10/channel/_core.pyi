@@ -19,7 +19,7 @@ HOW_REJECTED: int
 HOW_RELEASED: int
 
 class ConnectionCore(QuickReader):
-    """What all sessions of a connection share."""
+    """The state that all sessions of a connection share."""
 
     out: OutBuffer
     sink: Sink | None
@@ -41,7 +41,7 @@ class ConnectionCore(QuickReader):
         """Something is due when the log has `lsn`."""
 
     def take_waits(self) -> tuple[int, int]:
-        """What was waited for since the last call: LSN to be written, LSN to be synced; 0 = none."""
+        """The waits since the last call: LSN to be written, LSN to be synced; 0 = none."""
 
     def say_due(self, written: int, synced: int) -> None:
         """Write the outcomes that wait for nothing more, in ranges."""

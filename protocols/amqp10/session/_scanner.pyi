@@ -12,7 +12,7 @@ class Scanner(ConnectionCore):
     frame_most: int
     """Bytes of a frame of the peer."""
     stop_transfers: bool
-    """What is in front of the next transfer is handled, and no more."""
+    """Only the frames in front of the next transfer are handled."""
 
     def open_scanner(self, appender: Appender, user: bytes) -> None:
         """After open: `user` is what a message's user-id must be."""

@@ -83,7 +83,8 @@ asan: $(STAMPS)/extras  ## run the kernels' tests with the address and undefined
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/{log_core,subscriptions,router,protocols} tests/property $(ARGS)
 
 .PHONY: compare-rabbitmq
-compare-rabbitmq: $(STAMPS)/extras kernels  ## run 10,000 random programs of AMQP's methods against RabbitMQ, too
+compare-rabbitmq: $(STAMPS)/extras kernels  ## run the recorded verbs of rabbitmqctl, and 10,000 random programs of AMQP's methods, against RabbitMQ
+	$(BIN)/python -m tests.compare.rabbitmqctl
 	$(BIN)/python -m tests.compare.rabbitmq $(ARGS)
 
 .PHONY: compare-mosquitto

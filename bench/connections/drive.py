@@ -69,6 +69,7 @@ class _Plan(ctypes.Structure):
         ("latencies_ns", ctypes.c_void_p),
         ("room", ctypes.c_uint64),
         ("stop_after", ctypes.c_uint64),
+        ("copies", ctypes.c_uint64),
     ]
 
 
@@ -129,6 +130,7 @@ class Clients:
             latencies_ns=latencies.ctypes.data,
             room=_KEPT,
             stop_after=messages,
+            copies=row.copies if row.consumers else 0,
         )
         figures = _Figures()
         failed = _compiled()(ctypes.byref(plan), ctypes.byref(figures))

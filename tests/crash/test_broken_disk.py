@@ -228,8 +228,10 @@ def _mounted(folder: Path) -> Iterator[Path]:
     mounted = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     if mounted.returncode != 0:
         pytest.skip(f"this user cannot make a small file system: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True, timeout=LIMIT_S)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True, timeout=LIMIT_S)
 
 
 @pytest.fixture

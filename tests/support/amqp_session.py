@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, time
 from typing import Any, TypeVar
@@ -44,8 +45,12 @@ F = TypeVar("F", bound=Frame)
 class World:
     """A broker over a log in `folder`."""
 
-    def __init__(self, folder: Path, options: AmqpOptions | None = None) -> None:
+    def __init__(
+        self, folder: Path, options: AmqpOptions | None = None, *, clock: Callable[[], float] = time
+    ) -> None:
+        """`clock` gives seconds since the epoch."""
         self.folder = folder
+        self._clock = clock
         self.options = options or AmqpOptions()
         self.skew_s = 0.0
         """How far the broker's clock is ahead."""
@@ -54,7 +59,7 @@ class World:
     def _open(self) -> None:
         self.loop = Loop()
         options = LogOptions(segment_bytes=1 << 20)
-        self.log = Log.open(self.folder, options, clock=lambda: time() + self.skew_s)
+        self.log = Log.open(self.folder, options, clock=lambda: self._clock() + self.skew_s)
         self.tick = Tick(self.log, self.loop)
         self.broker = Broker.open(self.log, self.tick, rewrite=rewrite, delay_words=WORDS)
         self.broker.headers_of = headers_of

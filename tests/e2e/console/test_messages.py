@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
+import pika
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.support.brokers import Gateway
-from tests.support.browser import watched_page
+from tests.support.browser import obstacles, watched_page
 from tests.support.console import HOSTILE, publish, sign_in
 from tests.support.management import Api
 
@@ -70,3 +73,61 @@ def test_a_refusal_of_a_search_is_said(gateway: Gateway, browser: Browser) -> No
     with watched_page(browser, f"http://127.0.0.1:{gateway.ports['management']}", refusals=True) as page:
         sign_in(page, at="#/search?from=yesterday&run=1")
         expect(page.get_by_role("alert")).to_contain_text("from is")
+
+
+def test_a_message_shows_its_path(gateway: Gateway, page: Page, api: Api, unique: str) -> None:
+    rules = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{unique}d"}
+    assert api.status("PUT", f"queues/%2F/{unique}", {"durable": True, "arguments": rules}) == 201
+    assert api.status("PUT", f"queues/%2F/{unique}d", {"durable": True}) == 201
+    publish(gateway, unique, b"before", headers={HOSTILE[:100]: HOSTILE})
+    sign_in(page, at=f"#/search?queue={unique}&run=1")
+    page.get_by_role("region", name="Messages").get_by_role("link").click()
+    expect(page.get_by_text("This is all that the log knows.")).to_be_visible()
+    expect(page.get_by_text("Not known: who published it.")).to_be_visible()
+    expect(page.get_by_role("region", name="Places").get_by_role("row").nth(1)).to_contain_text("waits there")
+    expect(page.locator("main").get_by_text(HOSTILE).first).to_be_visible()
+    assert page.locator("main img, main script").count() == 0
+    page.get_by_role("button", name="Record for 10 minutes").click()
+    page.get_by_role("dialog").get_by_role("button", name="Record for 10 minutes").click()
+    expect(page.get_by_text("The gateway records: deliver, ack")).to_be_visible()
+    assert obstacles(page) == []
+    publish(gateway, unique, f"{unique} rejected".encode())
+    parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)
+    with closing(pika.BlockingConnection(parameters)) as connection:
+        channel = connection.channel()
+        for requeue in (True, False):
+            channel.basic_get(unique)
+            method, _, _ = channel.basic_get(unique)
+            channel.basic_nack(method.delivery_tag, multiple=True, requeue=requeue)
+        channel.queue_declare(unique, passive=True)
+    page.goto(f"/#/search?contains={unique} rejected&run=1")
+    page.get_by_role("region", name="Messages").get_by_role("link").first.click()
+    steps = page.get_by_role("region", name="Path").get_by_role("row")
+    expect(steps).to_have_count(6)
+    wanted = [("Published", "by amqp, user guest"), ("Delivered", unique), ("Given back", unique)]
+    for at, (what, where) in enumerate([*wanted, ("Delivered", "again"), ("Dead-lettered", "rejected")]):
+        expect(steps.nth(at + 1)).to_contain_text(what)
+        expect(steps.nth(at + 1)).to_contain_text(where)
+    assert obstacles(page) == []
+    page.get_by_role("link", name="Find its dead letter").click()
+    page.get_by_role("region", name="Messages").get_by_role("link").click()
+    expect(steps.nth(1)).to_contain_text(f"from {unique}")
+    expect(page.get_by_role("region", name="Deaths")).to_contain_text("rejected")
+    assert obstacles(page) == []
+    assert api.status("PUT", "recording", {"kinds": [], "for_s": 0}) == 200
+    for name in (unique, f"{unique}d"):
+        assert api.status("DELETE", f"queues/%2F/{name}") == 204
+
+
+def test_recording_is_offered_to_administrators(page: Page, api: Api, gateway: Gateway, unique: str) -> None:
+    assert api.status("PUT", f"queues/%2F/{unique}", {"durable": True}) == 201
+    publish(gateway, unique, b"one")
+    assert api.status("PUT", f"users/{unique}", {"password": "p", "tags": "management"}) == 201
+    rights = {"configure": "", "write": "", "read": f"^{unique}$"}
+    assert api.status("PUT", f"permissions/%2F/{unique}", rights) == 201
+    sign_in(page, unique, "p", at=f"#/search?queue={unique}&run=1")
+    page.get_by_role("region", name="Messages").get_by_role("link").click()
+    expect(page.get_by_text("The gateway does not record what happens to messages.")).to_be_visible()
+    expect(page.get_by_role("button", name="Record for 10 minutes")).to_have_count(0)
+    assert api.status("DELETE", f"users/{unique}") == 204
+    assert api.status("DELETE", f"queues/%2F/{unique}") == 204

@@ -1,12 +1,16 @@
 /** Messages as data: the payload is text or bytes, and never anything that a browser would run. */
 
 import { html } from "./vendor/preact.js";
+import { link } from "./location.js";
 import { Data, Rows, Time, bytes, count } from "./parts.js";
 
-/** @param {{of: any[], empty?: string, past?: boolean}} props as `/v1` shows messages; `past`: of the log, not of a queue */
-export function Messages({ of, empty = "Nothing is ready.", past = false }) {
+/**
+ * @param {{of: any[], vhost: string, empty?: string, past?: boolean, queue?: string}} props as `/v1` shows messages
+ *   `past`: they are of the log, not of a queue; `queue`: they were found in it, whose reader may see them
+ */
+export function Messages({ of, vhost, empty = "Nothing is ready.", past = false, queue }) {
   return html`<${Rows} label="Messages" rows=${of} empty=${empty} columns=${[
-    ["Position", (one) => one.id], ["Published", (one) => html`<${Time} at=${one.published_at} />`],
+    ["Position", (one) => html`<a href=${link("search", [vhost, one.id], { queue })}>${one.id}</a>`], ["Published", (one) => html`<${Time} at=${one.published_at} />`],
     ["Exchange", (one) => one.exchange || "(default exchange)"], ["Routing key", (one) => one.routing_key],
     ...(past ? [] : [["Delivered before", (one) => (one.deliveries ? `${count(one.deliveries)} times` : one.redelivered ? "yes" : "no")]]),
     ["Headers", (one) => html`<${Data} value=${one.headers} />`],

@@ -82,11 +82,17 @@ export function duration(ms) {
   return `${ms} ms`;
 }
 
-/** A time in the reader's zone; its title has it in UTC. */
-export function Time({ at }) {
+/** @type {Intl.DateTimeFormatOptions} */
+const EXACT = {
+  year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3,
+};
+
+/** A time in the reader's zone; its title has it in UTC. @param {{at: any, exact?: boolean}} props `exact`: with ms */
+export function Time({ at, exact = false }) {
   if (!at) return "–";
   const date = new Date(at);
-  return html`<time datetime=${date.toISOString()} title=${date.toISOString()}>${date.toLocaleString()}</time>`;
+  const shown = date.toLocaleString(undefined, exact ? EXACT : undefined);
+  return html`<time datetime=${date.toISOString()} title=${date.toISOString()}>${shown}</time>`;
 }
 
 export const YesNo = ({ value }) => (value ? "yes" : "no");

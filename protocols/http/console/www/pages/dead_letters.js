@@ -97,7 +97,7 @@ function One({ names: [vhost, name] }) {
     ${preview && html`
       <h2>Messages that would move</h2>
       <${Rows} label="Messages that would move" rows=${preview.would} empty="Nothing: no message here is such a dead letter." columns=${[
-        ["Position", (one) => one.id], ["To", (one) => one.to], ["Reason", (one) => one.reason],
+        ["Position", (one) => html`<a href=${link("search", [vhost, one.id], { queue: name })}>${one.id}</a>`], ["To", (one) => one.to], ["Reason", (one) => one.reason],
         ["Routing key", (one) => preview.seen.get(one.id)?.routing_key ?? "–"],
         ["Payload", (one) => preview.seen.has(one.id) ? html`<${Payload} of=${preview.seen.get(one.id)} />` : "–"],
       ]} />

@@ -63,11 +63,11 @@ export default function Live({ user, query, vhosts }) {
         <small class="quiet">next, first, -1h, or a time</small></label>`}
       <button type="submit">Follow</button>
     </form>
-    ${target && query.run && html`<${Followed} key=${target + query.run} target=${target} columns=${EVENTS[of]} />`}
+    ${target && query.run && html`<${Followed} key=${target + query.run} target=${target} columns=${EVENTS[of]} vhost=${vhost} />`}
   </div>`;
 }
 
-function Followed({ target, columns }) {
+function Followed({ target, columns, vhost }) {
   const [state, setState] = useState({ rows: [], total: 0, missed: 0, ended: "" });
   const [paused, setPaused] = useState(false);
   const waiting = useRef([]);
@@ -113,6 +113,6 @@ function Followed({ target, columns }) {
     ${state.ended && html`<p class="notice" role="alert">${state.ended}</p>`}
     ${columns
       ? html`<${Rows} label="Events" rows=${state.rows} empty="Nothing yet." columns=${columns} />`
-      : html`<${Messages} of=${state.rows} empty="Nothing yet." />`}
+      : html`<${Messages} of=${state.rows} vhost=${vhost} empty="Nothing yet." />`}
   </div>`;
 }

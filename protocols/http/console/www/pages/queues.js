@@ -104,7 +104,7 @@ function Peek({ vhost, name }) {
       <button type="submit">Look at messages</button>
     </form>
     ${error && html`<p class="notice bad" role="alert">${error}</p>`}
-    ${shown && html`<${Messages} of=${shown} />`}</div>`;
+    ${shown && html`<${Messages} of=${shown} vhost=${vhost} queue=${name} />`}</div>`;
 }
 
 export const MESSAGE = [

@@ -5,6 +5,7 @@ import { path } from "../api.js";
 import { change } from "../location.js";
 import { bytes, count, post } from "../parts.js";
 import { Messages } from "../messages.js";
+import { Message } from "./message.js";
 
 /** [name in the address and of the input, label, help or nothing] */
 const FIELDS = [
@@ -42,7 +43,11 @@ function wantedOf(query) {
   };
 }
 
-export default function Search({ query, vhosts }) {
+export default function Search(props) {
+  return props.names.length === 2 ? html`<${Message} ...${props} />` : html`<${Past} ...${props} />`;
+}
+
+function Past({ query, vhosts }) {
   const vhost = query.vhost || vhosts[0];
   const begin = (event) => {
     event.preventDefault();
@@ -108,6 +113,6 @@ function Found({ vhost, wanted }) {
     <p class="quiet" role="status">${state.over ? "Done" : runs ? "Searching" : "Stopped"}: ${percent} %, ${count(state.rows.length)} found, ${
       bytes(state.scanned)} read${state.damaged > 0 && `, ${count(state.damaged)} damaged places passed over`}</p>
     ${state.error && html`<p class="notice bad" role="alert">${state.error}</p>`}
-    <${Messages} of=${state.rows} empty=${state.over ? "Nothing is found." : "Nothing is found yet."} past />
+    <${Messages} of=${state.rows} empty=${state.over ? "Nothing is found." : "Nothing is found yet."} past vhost=${vhost} queue=${wanted.queue} />
   </div>`;
 }

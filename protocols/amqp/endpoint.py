@@ -85,8 +85,10 @@ class Amqp091(Speaker[Session]):
             and self._other is not None
             and bytes(buffer[: min(size, 8)]) in AMQP_1_0
         ):
-            self._spoken.speaker = self._other(self._spoken)
-            return self._spoken.received(buffer, size)
+            spoken = self._spoken
+            spoken.speaker = self._other(spoken)
+            self.let_go()
+            return spoken.received(buffer, size)
         return super().received(buffer, size)
 
     def look(self) -> None:

@@ -17,6 +17,7 @@ from penstock.protocols.login.logins import Credentials, verified
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext
 from penstock.protocols.net.connection_info import ConnectionInfo, Totals
+from penstock.protocols.net.emptying import empty
 from penstock.router.authorization.identity import Identity
 from penstock.router.broker import Broker
 
@@ -210,6 +211,10 @@ class Speaker(Generic[S]):
         self.session.lost()
         self.connection.context.tick.schedule()
 
+    def let_go(self) -> None:
+        """Break the cycles; the speaker is not used any more."""
+        empty(self.session, self)
+
 
 class SpokenConnection(Connection):
     """See the module."""
@@ -230,6 +235,10 @@ class SpokenConnection(Connection):
 
     def on_lost(self) -> None:
         self.speaker.lost()
+
+    def let_go(self) -> None:
+        super().let_go()
+        self.speaker.let_go()
 
     def on_writable(self) -> None:
         self.speaker.session.writable()

@@ -34,6 +34,7 @@ from penstock.protocols.mqtt.subscriptions.shared import filter_of
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext, ServerOptions, wire
 from penstock.protocols.net.connection_info import ConnectionInfo, Totals
+from penstock.protocols.net.emptying import empty
 from penstock.protocols.net.login_timeout import LATE_S
 from penstock.protocols.net.process_context import ProcessContext
 from penstock.router.errors import AuthenticationRefused
@@ -99,6 +100,10 @@ class MqttConnection(Connection):
         self.session.lost()
         self.add_to(self._clients.closed)
 
+    def let_go(self) -> None:
+        super().let_go()
+        empty(self.session)
+
     def add_to(self, counts: Counts) -> None:
         """Count what this connection has counted."""
         counts.bytes_received += self.bytes_in
@@ -129,7 +134,7 @@ class MqttConnection(Connection):
 
     def resume_reading(self, reason: str) -> None:
         super().resume_reading(reason)
-        if not self.reading_paused:
+        if not self.reading_paused and not self.closing:
             self.session.alive(self.last_read_at)
 
     def on_clock(self, now: float) -> None:
@@ -219,21 +224,19 @@ class MqttConnection(Connection):
 
     async def _verify(self, user_name: str, password: bytes, loopback: bool) -> None:
         users = self._clients.broker.users
-        identity: Identity | None
+        identity: Identity | None = None
+        refusal = 0, ""
         try:
             with users.attempt("mqtt", self.peer_host):
                 identity = await users.authenticate(user_name, password, loopback, peer=self.peer_host)
         except AuthenticationRefused as error:
-            identity = None
-            why = error
+            busy = error.reason in ("busy", "limit")
+            refusal = reasons.SERVER_BUSY if busy else reasons.BAD_USER_NAME_OR_PASSWORD, error.message
         if self.closing:
             return
         self._login = None
         if identity is None:
-            busy = why.reason in ("busy", "limit")
-            self.session.refused(
-                reasons.SERVER_BUSY if busy else reasons.BAD_USER_NAME_OR_PASSWORD, why.message
-            )
+            self.session.refused(*refusal)
             return
         self._enter(identity)
 

@@ -20,6 +20,7 @@ from penstock.protocols.native.session.session import Login, Session, State
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext, ServerOptions, wire
 from penstock.protocols.net.connection_info import ConnectionInfo, Totals
+from penstock.protocols.net.emptying import empty
 from penstock.protocols.net.process_context import ProcessContext
 from penstock.router.broker import Broker
 
@@ -135,6 +136,10 @@ class NativeConnection(Connection):
             self._login.cancel()
         self.session.lost()
         self.context.tick.schedule()
+
+    def let_go(self) -> None:
+        super().let_go()
+        empty(self.session)
 
     def on_writable(self) -> None:
         if self._parked:

@@ -69,6 +69,9 @@ class Stream(Sink):
     def attach(self, transport: asyncio.Transport) -> None:
         """The transport is there."""
 
+    def detach(self) -> None:
+        """It is not used any more."""
+
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the transport reads into next: the arena, or the buffer of a large packet."""
     def buffer_updated(self, nbytes: int) -> None:

@@ -87,6 +87,10 @@ cdef class Stream(Sink):
         self.wire = transport if isinstance(transport, Wire) else None
         self.out.takes_files = self.wire is not None and self.wire.sends_files
 
+    def detach(self):
+        self.transport = None
+        self.wire = None
+
     # Reading
 
     cdef uint8_t* place(self, Py_ssize_t* capacity) except NULL:

@@ -75,6 +75,9 @@ _ids: Final = itertools.count(1)
 class Connection(Stream, asyncio.BufferedProtocol):
     """One TCP connection. See the module text; hooks to fill in come last."""
 
+    lets_go = False
+    """Nobody calls its session when it is lost, even if the client had logged in."""
+
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(
             context.loop, context.tick, min(context.limits.output_high_bytes, context.buffers.mark)
@@ -201,6 +204,13 @@ class Connection(Stream, asyncio.BufferedProtocol):
                 self.on_lost()
         finally:
             self._closed()
+            if self.lets_go or not self.trusted:
+                # Strangers decide how many of them come and go.
+                self.let_go()
+
+    def let_go(self) -> None:
+        """Break the cycles of a lost connection that nobody uses any more; a front end adds its own."""
+        self.detach()
 
     def _closed(self) -> None:
         """Say so: in the log, unless that says already who goes on with it, and to the listener."""

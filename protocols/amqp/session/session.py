@@ -297,11 +297,14 @@ class Session:
             octets = event[4] if kind == _codec.METHOD else event[4][:64]
             self.fail(hard(501, f"cannot decode {erlang(octets[:64])}"), index)
         except PenstockError as error:
-            told = answer(error)
-            if told.hard or channel is None:
-                self.fail(told, index)
-            else:
-                channel.fail(told, index)
+            self._failed(answer(error), channel, index)
+
+    def _failed(self, told: AmqpError, channel: Channel | None, index: Index) -> None:
+        # Not a variable of the method that caught it: error and frame would hold each other.
+        if told.hard or channel is None:
+            self.fail(told, index)
+        else:
+            channel.fail(told, index)
 
     # Methods of the connection
 

@@ -88,6 +88,8 @@ class App(Protocol):
 class HttpConnection(Connection):
     """One TCP connection: the host of its session."""
 
+    lets_go = True
+
     def __init__(
         self, context: ConnectionContext, broker: Broker, app: App, forwarder: Forwarder | None = None
     ) -> None:
@@ -150,6 +152,14 @@ class HttpConnection(Connection):
         for task in self._requests.values():
             if task is not None:
                 task.cancel()
+
+    def let_go(self) -> None:
+        super().let_go()
+        # A task that serves a request uses it to its end.
+        if not self._requests:
+            session, self.session = self.session, None
+            if isinstance(session, H2Session):
+                session.let_go()
 
     def on_writable(self) -> None:
         self._has_capacity.set()
@@ -289,6 +299,8 @@ class HttpConnection(Connection):
             self._failed(session, request)
         finally:
             del self._requests[request]
+            if self.transport is None:
+                self.let_go()
         self.context.tick.schedule()
 
     def _failed(self, session: H1Session | H2Session, request: Request) -> None:

@@ -24,6 +24,7 @@ import hpack
 from penstock.protocols.http.server.messages import HttpError, Request, Response
 from penstock.protocols.http.server.progress import STALLED, Progress
 from penstock.protocols.http.server.stream_budget import Abuse, Budget
+from penstock.protocols.net.emptying import empty
 
 if TYPE_CHECKING:
     from penstock.protocols.http.server.h1 import Host
@@ -393,6 +394,10 @@ class H2Session:
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.request.lost()
+
+    def let_go(self) -> None:
+        """Break the cycle of h2's connection, which is not used any more."""
+        empty(self._h2)
 
     def _terminate(self, code: h2.errors.ErrorCodes, reason: str) -> None:
         if not self._closed:

@@ -1,0 +1,218 @@
+"""Strangers who come and go leave no cycle of objects: with the collector off, nothing is there to collect.
+
+One table over all protocols and ways to go before a login. Cycles cost memory until the collector finds them,
+and it runs rarely: strangers would decide how much that is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import pytest
+
+from penstock.protocols.listening.listener import Listener
+from penstock.testing import Gateway
+from tests.reference import mqtt_frames as mqtt
+from tests.reference import native_frames as native
+from tests.support.amqp_client import Closed, Connection
+from tests.support.certificates import Authority
+from tests.support.limits import LIMIT_S
+from tests.support.websocket_wire import request
+
+pytestmark = [pytest.mark.penstock_only("it looks into the gateway's process")]
+
+Port = Callable[[str], int]
+LIVES: Final = 3
+
+
+def reach(port: int, *said: bytes, ends: bool = True, answered: bool = True) -> None:
+    """Say these things, each when the one before was answered, and close, or wait until the gateway does."""
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as client:
+        for data in said:
+            client.sendall(data)
+            if answered:
+                client.recv(65536)
+        if ends:
+            return
+        try:
+            while client.recv(65536):
+                pass
+        except ConnectionResetError:
+            pass
+
+
+def reset(port: int, *said: bytes) -> None:
+    """The same, and the network is gone: the gateway gets a reset."""
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as client:
+        for data in said:
+            client.sendall(data)
+            client.recv(65536)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+
+TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+TLS.check_hostname, TLS.verify_mode = False, ssl.CERT_NONE
+
+
+def handshaken(port: int, said: bytes = b"") -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as client:
+        with TLS.wrap_socket(client) as wrapped:
+            wrapped.sendall(said)
+            if said:
+                wrapped.recv(65536)
+
+
+def wrong_password(port: int) -> None:
+    with pytest.raises(Closed):
+        Connection(port, user="nobody", password="wrong")
+
+
+H2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+HELLO = b"PENSTOCK" + native.frame(1, 0, b'{"versions": [1], "client": "test"}')
+CONNECT_WRONG = mqtt.connect("wrong", version=5, user="nobody", password=b"wrong")
+AMQP = b"AMQP\0\0\x09\1"
+AMQP10 = b"AMQP\0\1\0\0"
+SASL = b"AMQP\3\1\0\0"
+
+WAYS: Final[dict[str, Callable[[Port], object]]] = {
+    "nothing said": lambda port: [reach(port(one)) for one in ("amqp", "mqtt", "native", "http")],
+    "reset at once": lambda port: [reset(port(one)) for one in ("amqp", "mqtt", "native", "http")],
+    "half a first packet": lambda port: [
+        reach(port(one), said, answered=False)
+        for one, said in (("amqp", b"AMQ"), ("mqtt", b"\x10\x20\0"), ("native", b"PEN"), ("http", b"GET"))
+    ],
+    "another protocol": lambda port: [
+        reach(port(one), b"\x16\3\1\2\0\1\0\1\xfc\3\3" + bytes(500), answered=False)
+        for one in ("amqp", "mqtt", "native", "http")
+    ],
+    "AMQP, header": lambda port: reach(port("amqp"), AMQP),
+    "AMQP, header and reset": lambda port: reset(port("amqp"), AMQP),
+    "AMQP, wrong password": lambda port: wrong_password(port("amqp")),
+    "AMQP 1.0, header": lambda port: reach(port("amqp"), AMQP10),
+    "AMQP 1.0, SASL header": lambda port: reach(port("amqp"), SASL),
+    "MQTT, refused": lambda port: reach(port("mqtt"), CONNECT_WRONG, ends=False),
+    "MQTT, malformed": lambda port: reach(port("mqtt"), b"\x11\2\0\0", ends=False, answered=False),
+    "WebSocket, half a handshake": lambda port: reach(port("ws"), request()[:50], answered=False),
+    "WebSocket, refused": lambda port: reach(port("ws"), request("/nowhere"), ends=False),
+    "WebSocket, handshake alone": lambda port: reach(port("ws"), request()),
+    "native, hello": lambda port: reach(port("native"), HELLO),
+    "native, refused": lambda port: reach(
+        port("native"), HELLO, native.frame(3, 0, b'{"user": "nobody", "password": "x"}'), ends=False
+    ),
+    "native, no version": lambda port: reach(
+        port("native"), b"PENSTOCK" + native.frame(1, 0, b'{"versions": [99]}'), ends=False
+    ),
+    "native, no JSON": lambda port: reach(port("native"), b"PENSTOCK" + native.frame(1, 0, b"{"), ends=False),
+    "HTTP, a request": lambda port: reach(port("http"), GET),
+    "HTTP, malformed": lambda port: reach(port("http"), b"\x01\x02 / HTTP/1.1\r\n\r\n", ends=False),
+    "HTTP, a socket refused": lambda port: reach(port("http"), request("/v1/nothing")),
+    "HTTP/2, settings": lambda port: reach(port("http"), H2),
+    "HTTP/2, goaway": lambda port: reach(port("http"), H2 + b"\0\0\x08\7\0\0\0\0\0" + bytes(8)),
+    "HTTP/2, malformed": lambda port: reach(port("http"), H2 + b"\0\0\1\0\0\0\0\0\0x", ends=False),
+    "TLS, nothing said": lambda port: [reach(port(one)) for one in ("amqps", "mqtts", "natives")],
+    "TLS, no TLS": lambda port: [
+        reach(port(one), b"GET / HTTP/1.0\r\n\r\n", ends=False) for one in ("amqps", "mqtts", "natives")
+    ],
+    "TLS, half a handshake": lambda port: [
+        reach(port(one), b"\x16\3\1\2\0\1\0\1\xfc\3\3", answered=False) for one in ("amqps", "mqtts")
+    ],
+    "TLS, handshake alone": lambda port: [handshaken(port(one)) for one in ("amqps", "mqtts", "natives")],
+    "TLS, refused": lambda port: handshaken(port("mqtts"), CONNECT_WRONG),
+}
+
+PROXIED: Final[dict[str, Callable[[Port], object]]] = {
+    "PROXY, none": lambda port: reach(port("mqtt"), b"\x10\x20\0\4MQTT", ends=False, answered=False),
+    "PROXY, half": lambda port: reach(port("amqp"), b"PROXY TCP4 ", answered=False),
+    "PROXY, wrong": lambda port: reach(port("mqtt"), b"PROXY nonsense\r\n", ends=False, answered=False),
+    "PROXY, gone": lambda port: reset(port("amqp")),
+    "PROXY, and a client": lambda port: reach(
+        port("amqp"), b"PROXY TCP4 192.0.2.1 192.0.2.2 4000 5672\r\n" + AMQP
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    pair = Authority(tmp_path_factory.mktemp("ca")).server()
+    listen = {f"{one}.listen": "127.0.0.1:0" for one in ("http", "native")}
+    settings = {
+        **listen,
+        "mqtt.ws_listen": "127.0.0.1:0",
+        **{f"{one}.tls_listen": "127.0.0.1:0" for one in ("amqp", "mqtt", "native")},
+        "tls.cert_file": str(pair.cert),
+        "tls.key_file": str(pair.key),
+    }
+    with Gateway(settings=settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def behind_proxy() -> Iterator[Gateway]:
+    with Gateway(settings={"server.proxy_networks": "127.0.0.0/8"}) as running:
+        yield running
+
+
+def leftovers(gateway: Gateway, ways: Mapping[str, Callable[[Port], object]]) -> dict[str, Counter[str]]:
+    """The objects in cycles that each way left, by type; ways that left none are not named."""
+    loop = gateway._loop
+    assert loop is not None
+    listeners = [one for one in gc.get_objects() if type(one) is Listener and one._loop is loop]
+
+    async def all_gone() -> None:
+        """Every connection is lost, and the loop has had its turns for what follows."""
+        async with asyncio.timeout(LIMIT_S):
+            while any(one.connections or one._announced for one in listeners):
+                await asyncio.sleep(0.01)
+        for _ in range(5):
+            await asyncio.sleep(0.01)
+
+    def go(way: Callable[[Port], object], lives: int) -> None:
+        for _ in range(lives):
+            way(gateway.listener)
+        asyncio.run_coroutine_threadsafe(all_gone(), loop).result()
+
+    for way in ways.values():
+        go(way, 1)
+    found = {}
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        for name, way in ways.items():
+            go(way, LIVES)
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            gc.set_debug(0)
+            if len(gc.garbage) >= LIVES:
+                found[name] = Counter(type(one).__qualname__ for one in gc.garbage)
+            gc.garbage.clear()
+    finally:
+        gc.set_debug(0)
+        gc.enable()
+        gc.unfreeze()
+    return found
+
+
+def test_a_stranger_leaves_nothing_to_collect(gateway: Gateway) -> None:
+    assert leftovers(gateway, WAYS) == {}
+
+
+def test_a_stranger_behind_a_proxy_leaves_nothing_to_collect(behind_proxy: Gateway) -> None:
+    assert leftovers(behind_proxy, PROXIED) == {}
+
+
+def test_what_a_connection_holds_in_a_cycle_is_found(gateway: Gateway) -> None:
+    """The measure itself: a way that leaves a cycle in each life."""
+
+    def cyclic(port: Port) -> None:
+        holds: list[object] = []
+        holds.append(holds)
+
+    assert leftovers(gateway, {"a cycle": cyclic}) == {"a cycle": Counter(list=LIVES)}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from penstock import __version__
 from penstock.protocols.amqp10.channel.outgoing import OutgoingLink
 from penstock.protocols.amqp10.options import Options
@@ -13,7 +11,7 @@ from penstock.protocols.listening.speaker import Speaker, SpokenConnection
 from penstock.protocols.net.connection_info import ConnectionInfo, ConsumerInfo
 from penstock.router.broker import Broker
 
-__all__ = ["Amqp10", "speaker"]
+__all__ = ["Amqp10"]
 
 
 class Amqp10(Speaker[Session]):
@@ -95,8 +93,3 @@ class Amqp10(Speaker[Session]):
                 if isinstance(link, OutgoingLink)
             ],
         )
-
-
-def speaker(broker: Broker, options: Options) -> Callable[[SpokenConnection], Amqp10]:
-    """A function that makes a connection speak AMQP 1.0."""
-    return lambda connection: Amqp10(connection, broker, options)

@@ -15,7 +15,7 @@ from penstock.config import Address
 from penstock.protocols.listening.definitions import Part
 from penstock.protocols.listening.listener import Listener, listening_socket
 from penstock.protocols.listening.unix_socket import unix_socket
-from penstock.protocols.listening.websocket import WebSocketRules
+from penstock.protocols.listening.websocket_rules import WebSocketRules
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext
 from penstock.protocols.tls.contexts import Layer

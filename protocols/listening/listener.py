@@ -19,13 +19,13 @@ import math
 import os
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.config import Address
 from penstock.errors import StartError
 from penstock.logs import fields
 from penstock.protocols.listening.proxy import ProxyError, read_header
-from penstock.protocols.listening.websocket import WebSocketRules, WebSocketTransport
+from penstock.protocols.listening.websocket_rules import WebSocketRules
 from penstock.protocols.net._socket import SocketTransport
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext
@@ -35,6 +35,9 @@ from penstock.protocols.net.tcp import do_not_pace
 from penstock.protocols.tls.contexts import Layer
 from penstock.protocols.tls.transport import TlsTransport
 from penstock.subscriptions.fault_isolation import guarded
+
+if TYPE_CHECKING:
+    from penstock.protocols.listening.websocket import WebSocketTransport
 
 __all__ = ["Listener", "listening_socket"]
 
@@ -215,6 +218,8 @@ class Listener:
         connection = self._made(host, port, foreign=proxied and not host)
         protocol: Connection | WebSocketTransport | TlsTransport = connection
         if self._websocket is not None:
+            from penstock.protocols.listening.websocket import WebSocketTransport  # with its library
+
             protocol = WebSocketTransport(connection, self._websocket, self._loop)
         if self._tls is not None:
             protocol = self._tls(protocol, connection, self._loop, self._context.limits.login_bytes)

@@ -22,8 +22,7 @@ name that somebody else can point here. A page in a browser here gains nothing f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -33,10 +32,11 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from penstock.protocols.listening._unframe import PacketFramer, Unframer, frame_header
+from penstock.protocols.listening.websocket_rules import WebSocketRules
 from penstock.protocols.net.browser import own_host, same_origin
 from penstock.protocols.net.connection import Connection
 
-__all__ = ["WebSocketRules", "WebSocketTransport"]
+__all__ = ["WebSocketTransport"]
 
 _REQUEST_MAX: Final = 8192
 """Bytes of the whole request."""
@@ -45,20 +45,6 @@ _CLOSE_WAIT_S: Final = 2.0
 _BINARY: Final = 2
 _CLOSE: Final = 8
 _PONG: Final = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebSocketRules:
-    """Whom a listener lets in."""
-
-    paths: Sequence[str]
-    """Accepted, without query; "*" = all."""
-    subprotocols: Sequence[str]
-    """The client must offer one of them; the first one here is chosen."""
-    origins: Sequence[str] = ()
-    """Pages that may connect, such as "https://example.org"; () = all. Without an Origin: always."""
-    mqtt_packets: bool = False
-    """The output is MQTT: each packet has a frame of its own. Else a frame has what one flush sends."""
 
 
 class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):

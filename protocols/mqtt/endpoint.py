@@ -18,7 +18,7 @@ from penstock.config import Address
 from penstock.errors import StartError
 from penstock.logs import fields
 from penstock.protocols.listening.front_end import FrontEnd
-from penstock.protocols.listening.websocket import WebSocketRules
+from penstock.protocols.listening.websocket_rules import WebSocketRules
 from penstock.protocols.mqtt.auth.acl import AclFile
 from penstock.protocols.mqtt.auth.amqtt_host import AmqttClient, AmqttHost
 from penstock.protocols.mqtt.clients.clients import Clients

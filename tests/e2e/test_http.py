@@ -528,7 +528,7 @@ def test_the_answer_tells_whether_a_message_was_routed(
 ) -> None:
     """A queue or stream that is named must be there; through an exchange, `routed` tells."""
     api = Api(gateway)
-    remedy = f"PUT /v1/vhosts/%2F/queues/{unique}"
+    remedies = tuple(f"PUT /v1/vhosts/%2F/{kind}/{unique}" for kind in ("queues", "streams"))
     refused = [
         http.post(f"queues/{unique}/messages", json={"value": "a"}),
         http.post(f"queues/{unique}/messages", json={"value": "a", "message_id": "looked at"}),
@@ -541,7 +541,7 @@ def test_the_answer_tells_whether_a_message_was_routed(
     ]
     for answer in refused:
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found"), answer.text
-        assert f"'{unique}'" in answer.json()["detail"] and remedy in answer.json()["remedy"]
+        assert f"'{unique}'" in answer.json()["detail"] and answer.json()["remedy"].endswith(remedies)
 
     def routed(path: str, *items: dict[str, Any], **headers: str) -> list[object]:
         answer = http.post(path, json={"messages": items}, headers=headers)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from penstock.protocols.http.server.h1_body import BadFraming, Framing
 from penstock.protocols.http.server.h1_head import HEAD_MAX, TARGET_MAX, Head, read_head
@@ -118,7 +118,9 @@ class _State(Enum):
 class H1Session:
     """See the module."""
 
-    version = "1.1"
+    version: Literal["1.1"] = "1.1"
+    unsent = 0
+    """Bytes of answers that the session itself holds back."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -11,7 +11,7 @@ Source: RFC 9113, RFC 7541; budgets: `budget`.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import h2.config
 import h2.connection
@@ -21,7 +21,7 @@ import h2.exceptions
 import h2.settings
 import hpack
 
-from penstock.protocols.http.server.messages import HttpError, Request, Response
+from penstock.protocols.http.server.messages import PREFACE, HttpError, Request, Response
 from penstock.protocols.http.server.progress import STALLED, Progress
 from penstock.protocols.http.server.stream_budget import Abuse, Budget
 from penstock.protocols.net.emptying import empty
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PREFACE", "H2Session"]
 
-PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 _STREAMS_MAX: Final = 100
 _STREAM_WINDOW: Final = 256 * 1024
@@ -72,7 +71,7 @@ class _Stream:
 class H2Session:
     """See the module."""
 
-    version = "2"
+    version: Literal["2"] = "2"
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BODY_MAX",
+    "PREFACE",
     "HttpError",
     "Others",
     "Request",
@@ -39,6 +40,8 @@ __all__ = [
 
 BODY_MAX: Final = 16 << 20
 """The largest body of a request, unless its handler takes more."""
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""The first bytes of a client that speaks HTTP/2. Source: RFC 9113 3.4."""
 _QUERY_MAX: Final = 100
 """Parameters of one request."""
 

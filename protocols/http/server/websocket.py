@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from websockets.datastructures import Headers
 from websockets.frames import Frame, Opcode
@@ -78,7 +78,8 @@ def accept(request: Request, subprotocol: str) -> bytes:
 class WsSession:
     """See the module. It takes the place of the connection's HTTP session."""
 
-    version = "websocket"
+    version: Literal["websocket"] = "websocket"
+    unsent = 0
     idle = False
     reading_body = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 from typing import Final
 
@@ -45,8 +46,12 @@ def _serve(parsed: argparse.Namespace) -> int:
 
         if not is_supervised():  # it needs none of the gateway itself
             return supervise_node(config)
-    from penstock.server import serve
+    from penstock.collector import uncollected
 
+    with uncollected():
+        from penstock.server import serve
+
+        gc.freeze()  # modules and classes stay
     return serve(config, lambda: default_listeners.without(loaded(parsed).config, unavailable))
 
 

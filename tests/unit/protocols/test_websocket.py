@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from penstock.protocols.listening._unframe import Unframer
-from penstock.protocols.listening.websocket import WebSocketRules
+from penstock.protocols.listening.websocket_rules import WebSocketRules
 from penstock.protocols.net.connection import ARENA
 from penstock.protocols.net.connection_context import Limits
 from tests.reference.websocket_frames import encode

@@ -41,7 +41,6 @@ from penstock.protocols.http.data.publishing.destinations import Destination
 from penstock.protocols.http.data.publishing.publish import ACKS
 from penstock.protocols.http.data.pulling.pull import shown
 from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps, parsed
-from penstock.protocols.http.server.websocket import WsSession, accept
 from penstock.protocols.http.shared.fields import number_of, object_of
 from penstock.protocols.http.shared.keys import Keyed
 from penstock.protocols.http.shared.positions import offset_at
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from penstock.protocols.http.data.live.tail import Tail, Tails
     from penstock.protocols.http.data.publishing.publish import Publisher
     from penstock.protocols.http.data.pulling.reader import StreamReader
+    from penstock.protocols.http.server.websocket import WsSession
     from penstock.subscriptions.cursor._cursor import Cursor
     from penstock.subscriptions.queue.queue import Queue
 
@@ -84,6 +84,8 @@ class Sockets:
 
     async def connect(self, request: Request) -> Response:
         """Begin a conversation."""
+        from penstock.protocols.http.server.websocket import accept  # here: few connections have one
+
         self.access.vhost(request)
         return Response(101, conversation=_Talk(self, request, accept(request, SUBPROTOCOL)))
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 import orjson
@@ -56,11 +55,13 @@ def receipt_of(answer: Answer, count: int, now_s: float) -> Receipt:
 
 def _retry_after(text: str, now_s: float) -> float:
     """Seconds; 0 = it says nothing that can be read."""
+    import email.utils  # here: few receivers answer with it
+
     text = text.strip()
     if text.isascii() and text.isdigit() and len(text) < 12:
         return float(text)
     try:
-        when = parsedate_to_datetime(text)
+        when = email.utils.parsedate_to_datetime(text)
     except (ValueError, TypeError, IndexError, OverflowError):
         return 0.0
     if when.tzinfo is None:

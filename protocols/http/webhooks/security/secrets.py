@@ -19,8 +19,6 @@ from shlex import quote
 from typing import Any, Final
 
 import orjson
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from penstock.errors import ConfigError
 
@@ -51,6 +49,8 @@ class Seal:
                 key=_KEY,
                 remedy=f"`chmod 0600 {quote(path)}` closes it",
             )
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # here: few gateways have a key file
+
         self._path = path
         self._keys = [AESGCM(key) for key in _keys(text, path)]
 
@@ -62,6 +62,8 @@ class Seal:
 
     def open(self, sealed: str, row: bytes, name: str) -> dict[str, Any]:
         """The secrets that were sealed for this row. Raises ConfigError: with none of these keys."""
+        from cryptography.exceptions import InvalidTag
+
         raw = base64.b64decode(sealed)
         for key in self._keys:
             try:

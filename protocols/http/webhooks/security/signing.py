@@ -19,9 +19,10 @@ import hmac
 import secrets
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 __all__ = ["BadSecret", "Kind", "check_secret", "kind_of", "new_secret", "public_key", "signature"]
 
@@ -52,11 +53,17 @@ def kind_of(secret: str) -> Kind:
     return "hmac" if secret.startswith(_HMAC) else "ed25519"
 
 
+def _ed25519(seed: bytes) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ed25519  # here: few webhooks need it
+
+    return ed25519.Ed25519PrivateKey.from_private_bytes(seed)
+
+
 def public_key(secret: str) -> str | None:
     """The key that receivers verify with, when it is not the secret itself."""
     if kind_of(secret) == "hmac":
         return None
-    key = Ed25519PrivateKey.from_private_bytes(_raw(secret, _ED25519)[:32])
+    key = _ed25519(_raw(secret, _ED25519)[:32])
     return _PUBLIC + base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
 
@@ -88,7 +95,7 @@ def _signer(secret: str) -> Callable[[bytes], str]:
         raw = _raw(secret, _ED25519)
         if len(raw) not in (32, 64):
             raise BadSecret(f"an ed25519 key has 32 bytes, not {len(raw)}")
-        key = Ed25519PrivateKey.from_private_bytes(raw[:32])
+        key = _ed25519(raw[:32])
 
         def by_ed25519(signed: bytes) -> str:
             return "v1a," + base64.b64encode(key.sign(signed)).decode()

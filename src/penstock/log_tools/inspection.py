@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -51,6 +51,11 @@ class Walked:
     def is_broken(self) -> bool:
         """Something that is no batch lies behind the last one."""
         return self.found.reason is not None or self.written > self.found.end
+
+    @property
+    def state(self) -> tuple[Head, int, bool]:
+        """Differs when the file has changed."""
+        return self.head, self.found.end, self.is_broken
 
     @property
     def sealed(self) -> bool:
@@ -275,40 +280,16 @@ def verify(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
         if isinstance(walked, Damage):
             problem(walked)
             continue
-        found = walked.found
-        records += found.records
-        size += found.end
-        if walked.is_broken:
-            reason = found.reason or "zeros where a batch was written"
-            damage = Damage(walked.path, found.end, reason, found.crc_expected, found.crc_found)
-            later = segments[at + 1 :]
-            rolled = any(isinstance(w, Walked) and w.found.batches for w in later)
-            whole = walked.path.stat().st_size >= walked.head.payload_len
-            if whole and not rolled and not walked.valid_behind and found.next_lsn > synced:
-                note(f"{damage}; never synced, a start would cut it off")
-                continue
-            problem(damage)
-            for one in batches(SegmentFile(walked.number, walked.path, walked.head)):
-                if one.offset <= found.end:
-                    continue
-                if isinstance(one, Damage):
-                    problem(one)
-                elif one.batch.kind != STATE:
-                    records += one.batch.count
-        following = segments[at + 1] if at + 1 < len(segments) else None
-        if isinstance(following, Walked):
-            prev = following.head.prev_lsn if following.head.base_lsn else following.found.first_lsn - 1
-            if following.found.batches and prev > found.next_lsn - 1:
-                lsns = f"LSNs {found.next_lsn} to {prev}"
-                gone = list(missing(folder, walked.number, following.number))
-                for one in gone:
-                    problem(Damage(one.path, 0, one.reason if walked.is_broken else f"{one.reason}: {lsns}"))
-                if not gone and not walked.is_broken:
-                    problem(f"{walked.path}: {lsns} are missing behind it")
-        if not walked.is_broken:
-            if not any(_says_end(later) for later in segments[at + 1 :]):
-                _verify_size(folder, walked, named, problem)
-            _verify_indexes(folder, walked, problem)
+        settled = _settled(folder, walked, segments[at + 1 :], synced, named)
+        if settled is None:
+            continue
+        walked, checked = settled
+        records += checked.records
+        size += walked.found.end
+        for one in checked.problems:
+            problem(one)
+        for text in checked.notes:
+            note(text)
     if as_json:
         summary = {"segments": len(segments), "records": records, "bytes": size}
         out.write(json.dumps({**summary, "problems": told, "notes": notes}, indent=2) + "\n")
@@ -317,6 +298,88 @@ def verify(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
             f"{len(segments)} segments, {records} records, {size / _MIB:.1f} MiB: {len(told)} problems\n"
         )
     return len(told)
+
+
+def _settled(
+    folder: Folder,
+    walked: Walked,
+    later: Sequence[Walked | Damage],
+    synced: int,
+    named: Manifest | CleanMark | None,
+) -> tuple[Walked, _Checked] | None:
+    """The findings of a segment, which is walked over again while it changes; None: it is gone.
+
+    After the walk it may have been written to, closed or rewritten, and its index files belong to that.
+    """
+    for _ in range(_LOOKS):
+        checked = _Checked(folder, walked, later, synced, named)
+        if not checked.problems:
+            break
+        again = _walk_one(folder, walked.number, Scanner(), walked.found.first_lsn)
+        if again is None:
+            return None
+        if isinstance(again, Damage) or again.state == walked.state:
+            break
+        walked = again
+    return walked, checked
+
+
+class _Checked:
+    """The findings of a segment beside those behind it, `later`; `named`: MANIFEST, from before."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        walked: Walked,
+        later: Sequence[Walked | Damage],
+        synced: int,
+        named: Manifest | CleanMark | None,
+    ) -> None:
+        self.records = walked.found.records
+        self.problems: list[object] = []
+        self.notes: list[str] = []
+        if walked.is_broken and not self._broken(walked, later, synced):
+            return
+        following = later[0] if later else None
+        if isinstance(following, Walked):
+            self._gap(folder, walked, following)
+        if not walked.is_broken:
+            if not any(_says_end(one) for one in later):
+                _verify_size(folder, walked, named, self.problems.append)
+            _verify_indexes(folder, walked, self.problems.append)
+
+    def _broken(self, walked: Walked, later: Sequence[Walked | Damage], synced: int) -> bool:
+        """Note the damage; False: a start would cut it off."""
+        found = walked.found
+        reason = found.reason or "zeros where a batch was written"
+        damage = Damage(walked.path, found.end, reason, found.crc_expected, found.crc_found)
+        rolled = any(isinstance(w, Walked) and w.found.batches for w in later)
+        whole = walked.path.stat().st_size >= walked.head.payload_len
+        if whole and not rolled and not walked.valid_behind and found.next_lsn > synced:
+            self.notes.append(f"{damage}; never synced, a start would cut it off")
+            return False
+        self.problems.append(damage)
+        for one in batches(SegmentFile(walked.number, walked.path, walked.head)):
+            if one.offset <= found.end:
+                continue
+            if isinstance(one, Damage):
+                self.problems.append(one)
+            elif one.batch.kind != STATE:
+                self.records += one.batch.count
+        return True
+
+    def _gap(self, folder: Folder, walked: Walked, following: Walked) -> None:
+        end = walked.found.next_lsn
+        prev = following.head.prev_lsn if following.head.base_lsn else following.found.first_lsn - 1
+        if not following.found.batches or prev <= end - 1:
+            return
+        lsns = f"LSNs {end} to {prev}"
+        gone = list(missing(folder, walked.number, following.number))
+        for one in gone:
+            reason = one.reason if walked.is_broken else f"{one.reason}: {lsns}"
+            self.problems.append(Damage(one.path, 0, reason))
+        if not gone and not walked.is_broken:
+            self.problems.append(f"{walked.path}: {lsns} are missing behind it")
 
 
 def _is_empty(path: Path) -> bool:

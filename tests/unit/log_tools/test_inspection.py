@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from penstock.cli import main
 from penstock.errors import StartError
 from penstock.log_core.files.layout import Folder
+from penstock.log_tools import inspection
 from penstock.log_tools.inspection import inspect, verify
 from penstock.log_tools.reading import open_folder
 from tests.support.logs import KIB, append, durable_feed, fill, open_log, settle
@@ -53,6 +55,28 @@ def test_a_running_log_may_be_looked_at(tmp_path: Path) -> None:
     assert "not stopped cleanly, or running" in out.getvalue()
     append(log, [], b"still ours")
     assert log.wait_synced(log.appender.next_lsn - 1)
+    log.close_sync()
+
+
+def test_a_segment_that_is_closed_behind_the_walk_is_no_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path)
+    feed = durable_feed(log)
+    fill(log, feed, 10 * KIB)
+    walk = inspection.walk
+
+    def walk_and_go_on(folder: Folder) -> Iterator[object]:
+        yield from walk(folder)
+        fill(log, feed, 300 * KIB)
+        settle(log)
+
+    monkeypatch.setattr(inspection, "walk", walk_and_go_on)
+    index = Folder(tmp_path).time_index(Folder(tmp_path).segment_numbers()[-1])
+    assert not index.exists()
+    problems, lines = _verify(tmp_path)
+    assert index.exists(), "it was closed"
+    assert problems == 0, lines
     log.close_sync()
 
 

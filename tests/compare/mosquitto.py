@@ -12,6 +12,7 @@ copies under overlapping filters, and whether an acknowledgement says that nobod
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import socket
 import sys
@@ -224,15 +225,17 @@ def differences(brokers: list[Broker], seed: int) -> str:
     return ""
 
 
-def compare(folder: Path, seconds: float, seed: int) -> tuple[int, list[str]]:
-    """Run programs for a time; how many there were, and what differed."""
+def compare(
+    folder: Path, seed: int, *, seconds: float = math.inf, programs: float = math.inf
+) -> tuple[int, list[str]]:
+    """Run programs for a time, or so many; how many there were, and what differed."""
     found: list[str] = []
     with (
         Gateway(folder / "penstock") as gateway,
         Mosquitto(folder / "mosquitto", options=("set_tcp_nodelay true",)) as mosquitto,
     ):
         ends, count = time.monotonic() + seconds, 0
-        while time.monotonic() < ends and len(found) < 5:
+        while time.monotonic() < ends and count < programs and len(found) < 5:
             difference = differences([gateway, mosquitto], seed + count)
             count += 1
             if difference:
@@ -246,7 +249,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     words = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        count, found = compare(Path(folder), words.seconds, words.seed)
+        count, found = compare(Path(folder), words.seed, seconds=words.seconds)
     print(f"{count} programs, {len(found)} differences")
     print("\n\n".join(found))
     return bool(found)

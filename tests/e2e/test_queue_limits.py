@@ -35,7 +35,7 @@ def wait_gone(connection: pika.BlockingConnection, name: str) -> float:
     """How long it took."""
     began = time.monotonic()
     while exists(connection, name):
-        assert time.monotonic() < began + 10
+        assert time.monotonic() < began + LIMIT_S
         connection.sleep(0.02)
     return time.monotonic() - began
 

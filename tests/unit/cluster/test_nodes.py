@@ -23,6 +23,7 @@ from penstock.server import keep_lease
 from penstock.subscriptions.tick.tick import Tick
 from tests.cluster.faults import contents
 from tests.support.journals import MemoryJournal, Partition
+from tests.support.limits import LIMIT_S
 from tests.support.logs import options
 
 Owner = dict[str, object] | None
@@ -85,7 +86,7 @@ class Node:
 
 
 def wait_until(holds: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT_S
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -18,8 +18,9 @@ REPLY_TO: Final = "amq.rabbitmq.reply-to"
 
 _PREFIX: Final = REPLY_TO.encode() + b"."
 
-Receiver = Callable[[bytes, bytes, bytes], None]
-"""Called with the key block, the properties in AMQP's encoding and the body of a reply."""
+Receiver = Callable[[bytes, bytes, bytes, bool], None]
+"""Called with the key block, the properties in AMQP's encoding and the body of a reply, and whether the
+properties have the header with the sections of AMQP 1.0."""
 
 
 def is_reply_key(key: bytes) -> bool:
@@ -51,7 +52,7 @@ class Replies:
         """Whether a key block is the address of somebody who waits."""
         return key[:1] == b"\0" and key[2:] in self._receivers
 
-    def deliver(self, keys: Iterable[bytes], props: bytes, body: bytes) -> bool:
+    def deliver(self, keys: Iterable[bytes], props: bytes, body: bytes, *, sections: bool = False) -> bool:
         """Hand a message to the requesters among its key blocks, of which the first is the message's own.
 
         Returns whether there are addresses among them. Nothing happens at one where nobody waits.
@@ -61,5 +62,5 @@ class Replies:
         for address in addresses:
             receiver = self._receivers.get(address)
             if receiver is not None:
-                receiver(blocks[0], props, body)
+                receiver(blocks[0], props, body, sections)
         return bool(addresses)

@@ -16,6 +16,8 @@ from rabbitmq_amqp_python_client import (
     AMQPMessagingHandler,
     ClassicQueueSpecification,
     Connection,
+    ConsumerOptions,
+    ConsumerSettleStrategy,
     Environment,
     ExchangeSpecification,
     ExchangeToExchangeBindingSpecification,
@@ -279,3 +281,23 @@ def test_a_stream_is_read_from_an_offset_and_through_filters(
     assert [message.annotations["x-stream-offset"] for message in everything] == list(range(10))
     bananas = StreamConsumerOptions(4, StreamFilterOptions(application_properties={"fruit": "banana"}))
     assert [message.body for message in received(environment, name, 3, options=bananas)] == [b"5", b"7", b"9"]
+
+
+def test_a_reply_comes_directly(environment: Environment, connection: Connection, name: str) -> None:
+    connection.management().declare_queue(ClassicQueueSpecification(name=name))
+    handler = Collector(1, lambda context, event: None)
+    options = ConsumerOptions(settle_strategy=ConsumerSettleStrategy.DirectReplyTo)
+    requester = connection.consumer(message_handler=handler, consumer_options=options)
+    asked = Message(body=b"ping", reply_to=requester.address, correlation_id="7")
+    connection.publisher(AddressHelper.queue_address(name)).publish(asked)
+    (request,) = received(environment, name, 1)
+    other = environment.connection()
+    other.dial()
+    sent = other.publisher(request.reply_to).publish(
+        Message(body=b"pong", correlation_id=request.correlation_id)
+    )
+    assert sent.remote_state == Delivery.ACCEPTED
+    with pytest.raises(Enough):
+        requester.run()
+    (reply,) = handler.messages
+    assert (bytes(reply.body), reply.correlation_id) == (b"pong", "7")

@@ -16,6 +16,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.amqp.codec.errors import soft
+from penstock.protocols.amqp.codec.properties import without_header
+from penstock.protocols.properties.properties import SECTIONS_HEADER
 from penstock.router.names import server_name, wire
 
 if TYPE_CHECKING:
@@ -51,7 +53,9 @@ class ReplyConsumer:
         self._channel.vhost.replies.forget(self.name)
         self._backlog.clear()
 
-    def _receive(self, key: bytes, props: bytes, body: bytes) -> None:
+    def _receive(self, key: bytes, props: bytes, body: bytes, sections: bool) -> None:
+        if sections:
+            props = without_header(props, SECTIONS_HEADER)
         size = len(key) + len(props) + len(body)
         if self._backlog and self._held + size > BACKLOG_MAX:
             return

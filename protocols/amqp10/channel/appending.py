@@ -96,6 +96,10 @@ def append(session: Session, message: Prepared) -> tuple[Any, int, bool]:
         )
         return Accepted(), lsn, stored.durable
     route = resolve(session, message)
+    replies = session.vhost.replies
+    if replies.waits_at(message.key):
+        replies.deliver((message.key,), stored.block, stored.body, sections=stored.has_sections)
+        return Accepted(), 0, False
     published = session.vhost.publishing.append(
         route, message.key, stored.block, stored.body, flags, priority, ENC_AMQP091, ttl_ms
     )

@@ -20,6 +20,8 @@ from penstock.protocols.amqp10.channel.management import NODE, RequestLink, Resp
 from penstock.protocols.amqp10.channel.outgoing import OutgoingLink
 from penstock.protocols.amqp10.channel.publishing import PublishingLink
 from penstock.protocols.amqp10.channel.refusals import LinkError, SessionError, told
+from penstock.protocols.amqp10.channel.replies import ReplyLink, is_for_replies
+from penstock.protocols.amqp10.channel.settled_sender import SettledSender
 from penstock.protocols.amqp10.channel.settling import how_of
 from penstock.protocols.amqp10.channel.transactions import CoordinatorLink
 from penstock.protocols.amqp10.codec.frames import encode_frame, encode_transfer
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Channel"]
 
-Link: TypeAlias = IncomingLink | OutgoingLink | ResponseLink
+Link: TypeAlias = IncomingLink | OutgoingLink | SettledSender
 
 _LINKS_MAX: Final = 255
 _MASK: Final = 0xFFFFFFFF
@@ -257,7 +259,7 @@ class Channel(ChannelCore):
     def wake(self) -> None:
         """There may be room again."""
         for link in self.links.values():
-            if isinstance(link, OutgoingLink | ResponseLink):
+            if isinstance(link, OutgoingLink | SettledSender):
                 link.wake()
 
     # Deliveries from the client
@@ -307,5 +309,7 @@ def _link(channel: Channel, attach: Attach) -> Link:
         return CoordinatorLink(channel, attach)
     managing = isinstance(terminus, Source | Target) and terminus.address == NODE
     if attach.role:
+        if is_for_replies(terminus):
+            return ReplyLink(channel, attach)
         return ResponseLink(channel, attach) if managing else OutgoingLink(channel, attach)
     return RequestLink(channel, attach) if managing else PublishingLink(channel, attach)

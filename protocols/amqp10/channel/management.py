@@ -8,13 +8,12 @@ Source: AMQP 1.0 link pairing (committee specification 01), section 2.1; `amqp10
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.amqp10.channel.incoming import IncomingLink
 from penstock.protocols.amqp10.channel.refusals import LinkError
-from penstock.protocols.amqp10.codec.performatives import Accepted, Attach, Flow, Source, Target
+from penstock.protocols.amqp10.channel.settled_sender import SettledSender
+from penstock.protocols.amqp10.codec.performatives import Accepted, Attach, Source
 from penstock.protocols.amqp10.management.methods import carry_out
 from penstock.protocols.amqp10.management.requests import Request, Response, parse_request
 
@@ -79,71 +78,9 @@ class RequestLink(IncomingLink):
             ready(True)
 
 
-class ResponseLink:
+class ResponseLink(SettledSender):
     """Sends the responses."""
 
     def __init__(self, channel: Channel, attach: Attach) -> None:
-        self.channel = channel
-        self.name = attach.name
-        self.handle = attach.handle
-        self._credit = 0
-        self._sent = 0
-        self._over = False
-        self._waiting: deque[tuple[bytes, Callable[[], None]]] = deque()
-        """Responses that have no credit, and what is to be called when they left."""
-        target = attach.target if isinstance(attach.target, Target) else Target()
         source = attach.source if isinstance(attach.source, Source) else Source(NODE)
-        self.answer = Attach(
-            attach.name,
-            attach.handle,
-            False,
-            1,
-            0,
-            source,
-            target,
-            initial_delivery_count=0,
-            properties=attach.properties,
-        )
-
-    def start(self) -> None:
-        """The attach was answered."""
-
-    def flow(self, flow: Flow) -> None:
-        """The client gives credit."""
-        if flow.link_credit is not None:
-            base = self._sent if flow.delivery_count is None else flow.delivery_count
-            credit = (base + flow.link_credit - self._sent) & 0xFFFFFFFF
-            self._credit = credit if credit < 2**31 else 0
-        self.wake()
-        if flow.drain or flow.echo:
-            if flow.drain:
-                self._sent, self._credit = (self._sent + self._credit) & 0xFFFFFFFF, 0
-            self.channel.send_flow(
-                handle=self.handle,
-                delivery_count=self._sent,
-                link_credit=self._credit,
-                drain=flow.drain,
-            )
-
-    def add(self, payload: bytes, left: Callable[[], None]) -> None:
-        """Send a response as soon as there is credit, and then call `left`."""
-        if self._over:
-            left()
-            return
-        self._waiting.append((payload, left))
-        self.wake()
-
-    def wake(self) -> None:
-        """There may be room again."""
-        while self._waiting and self._credit and self.channel.may_send:
-            payload, left = self._waiting.popleft()
-            self._credit -= 1
-            self._sent = (self._sent + 1) & 0xFFFFFFFF
-            self.channel.send_message(self.handle, payload)
-            left()
-
-    def detached(self) -> None:
-        """The link is over; responses that wait go with it."""
-        self._over = True
-        while self._waiting:
-            self._waiting.popleft()[1]()
+        super().__init__(channel, attach, source)

@@ -86,7 +86,8 @@ class PublishingLink(IncomingLink):
         """Raises RoutingError: the place is not there, or the user may not publish to it."""
         session = self.channel.session
         session.vhost.publishing.require(session.identity, ENC_AMQP091, _key(place))
-        if place.is_queue and place.routing_key not in session.vhost.queues:
+        known = place.routing_key in session.vhost.queues or session.vhost.replies.knows(place.routing_key)
+        if place.is_queue and not known:
             raise NotFound("queue", place.routing_key, session.vhost.name)
 
     def receive(self, delivery_id: int, settled: bool, payload: bytes, state: Any) -> None:

@@ -68,7 +68,7 @@ _LOGIN_FRAME_MAX: Final = 8192
 _IDLE_MIN_MS: Final = 2000
 """A heartbeat is sent once a second at most."""
 _VHOST: Final = "vhost:"
-_VERSION: Final = "4.1.8"
+_VERSION: Final = "4.2.0"
 """The RabbitMQ whose features are those that are here."""
 
 

@@ -364,14 +364,14 @@ def test_a_client_that_asks_is_told_what_went_nowhere(world: World) -> None:
 
 def test_a_reply_goes_to_the_requester_who_waits_and_to_no_log(world: World) -> None:
     client = Client(world, capabilities=(kinds.ROUTED,))
-    replies: list[tuple[bytes, bytes, bytes]] = []
+    replies: list[tuple[bytes, bytes, bytes, bool]] = []
     address = client.session.vhost.replies.register(lambda *reply: replies.append(reply))
     client.request("open_producer", handle=1, exchange="", routing_key=address)
     before = world.log.appender.next_lsn
     client.produce(1, b"a", b"b")
     ((kind, _, payload),) = client.take()
     assert (kind, payload[16:]) == (0x12, struct.pack(">II", 2, 0))
-    assert replies == [(join_key_block("", address), PLAIN, body) for body in (b"a", b"b")]
+    assert replies == [(join_key_block("", address), PLAIN, body, False) for body in (b"a", b"b")]
     assert world.log.appender.next_lsn == before
     client.session.vhost.replies.forget(address)
     client.produce(1, b"late")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from penstock import __version__
-from penstock.protocols.amqp10.channel.outgoing import OutgoingLink
+from penstock.protocols.amqp10.connection_info import connection_facts
 from penstock.protocols.amqp10.options import Options
 from penstock.protocols.amqp10.session.session import Session
 from penstock.protocols.amqp10.session.state import State
 from penstock.protocols.listening.speaker import Speaker, SpokenConnection
-from penstock.protocols.net.connection_info import ConnectionInfo, ConsumerInfo
+from penstock.protocols.net.connection_info import ConnectionInfo
 from penstock.router.broker import Broker
 
 __all__ = ["Amqp10"]
@@ -63,33 +63,4 @@ class Amqp10(Speaker[Session]):
         return self.session.published, self.session.delivered
 
     def info(self) -> ConnectionInfo | None:
-        session = self.session
-        if session.state is not State.RUNNING:
-            return None
-        return ConnectionInfo(
-            protocol="AMQP 1-0",
-            user=session.identity.username,
-            vhost=session.vhost.name,
-            state="flow" if session.blocked else "running",
-            client_properties=session.client_properties,
-            mechanism=session.mechanism,
-            timeout_s=int(session.idle_s),
-            frame_max=session.frame_max,
-            channel_max=session.options.channel_max,
-            totals=session.totals(),
-            channels=[],
-            client_id=session.container,
-            consumers=[
-                ConsumerInfo(
-                    tag=link.name,
-                    queue=link.queue.name,
-                    ack_required=not link.settled,
-                    prefetch=link.link_credit,
-                    exclusive=link.queue.is_sole,
-                    active=link.attached,
-                )
-                for channel in session.channels.values()
-                for link in channel.links.values()
-                if isinstance(link, OutgoingLink)
-            ],
-        )
+        return connection_facts(self.session)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-__all__ = ["SIZES", "ChannelInfo", "ConnectionInfo", "ConsumerInfo", "Totals"]
+__all__ = ["SIZES", "ChannelInfo", "ConnectionInfo", "ConsumerInfo", "SessionInfo", "Totals"]
 
 SIZES: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)
 """Bounds of message sizes in bytes, RabbitMQ's; the kernel `amqp._codec` has them too."""
@@ -91,6 +91,24 @@ class ChannelInfo:
 
 
 @dataclass(slots=True)
+class SessionInfo:
+    """A session of AMQP 1.0, by the names of RabbitMQ's management API. Windows count transfers."""
+
+    channel_number: int
+    handle_max: int
+    next_incoming_id: int
+    incoming_window: int
+    next_outgoing_id: int
+    remote_incoming_window: int
+    remote_outgoing_window: int
+    outgoing_unsettled_deliveries: int
+    incoming_links: list[dict[str, object]]
+    """By which the client sends."""
+    outgoing_links: list[dict[str, object]]
+    """By which it receives."""
+
+
+@dataclass(slots=True)
 class ConnectionInfo:
     """A connection whose client is logged in."""
 
@@ -111,3 +129,5 @@ class ConnectionInfo:
     client_id: str = ""
     consumers: list[ConsumerInfo] = field(default_factory=list)
     """Of the connection itself, where there are no channels."""
+    sessions: list[SessionInfo] = field(default_factory=list)
+    """Of AMQP 1.0."""

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
@@ -263,6 +264,12 @@ def test_the_management_api_shows_the_connection(tmp_path: Path) -> None:
         shown = httpx.get(f"{url}/connections", auth=("guest", "guest"), timeout=LIMIT_S).json()
         assert [(one["protocol"], one["user"]) for one in shown] == [("AMQP 1-0", "guest")]
         name = receiver.link.remote_source.address.removeprefix("/queues/")
+        path = f"{url}/connections/{quote(shown[0]['name'], safe='')}/sessions"
+        (session,) = httpx.get(path, auth=("guest", "guest"), timeout=LIMIT_S).json()
+        assert (session["channel_number"], session["outgoing_unsettled_deliveries"]) == (0, 0)
+        (link,) = session["outgoing_links"]
+        assert (link["queue_name"], link["source_address"]) == (name, f"/queues/{name}")
+        assert session["incoming_links"] == []
         queue = httpx.get(f"{url}/queues/%2F/{name}", auth=("guest", "guest"), timeout=LIMIT_S).json()
         assert queue["consumers"] == 1
         connection.close()

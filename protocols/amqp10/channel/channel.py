@@ -45,11 +45,11 @@ from penstock.protocols.amqp10.options import WINDOW
 if TYPE_CHECKING:
     from penstock.protocols.amqp10.session.session import Session
 
-__all__ = ["Channel"]
+__all__ = ["LINKS_MAX", "Channel"]
 
 Link: TypeAlias = IncomingLink | OutgoingLink | SettledSender
 
-_LINKS_MAX: Final = 255
+LINKS_MAX: Final = 255
 _MASK: Final = 0xFFFFFFFF
 _HEAD: Final = 64
 """Bytes that a frame has in front of a part of a message, at most."""
@@ -67,11 +67,12 @@ class Channel(ChannelCore):
         self.next_incoming = begin.next_outgoing_id
         self.window = self.window_most = WINDOW
         self.remote_window = begin.incoming_window
+        self.remote_outgoing_window = begin.outgoing_window
         self._waiting: deque[bytes] = deque()
         """Frames that the client's window had no room for; `holding` says whether there are any."""
         self._actions: deque[tuple[int, Callable[[], None]]] = deque()
         """Calls that wait for an LSN to be on disk."""
-        self.send(Begin(number, 0, self.window, WINDOW, _LINKS_MAX))
+        self.send(Begin(number, 0, self.window, WINDOW, LINKS_MAX))
 
     def send(self, performative: Any, payload: bytes = b"") -> None:
         """Write a frame."""
@@ -106,8 +107,8 @@ class Channel(ChannelCore):
     def _attach(self, attach: Attach) -> None:
         if attach.handle in self.links:
             raise SessionError("amqp:session:handle-in-use", f"handle {attach.handle} is in use")
-        if attach.handle > _LINKS_MAX:
-            raise SessionError("amqp:not-allowed", f"handles go up to {_LINKS_MAX}")
+        if attach.handle > LINKS_MAX:
+            raise SessionError("amqp:not-allowed", f"handles go up to {LINKS_MAX}")
         try:
             link = _link(self, attach)
         except PenstockError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from penstock.protocols.http.management import views
 from penstock.protocols.http.management.context import Management, absent
@@ -24,6 +25,7 @@ def add(api: Management) -> None:
     routes.add("GET", "/api/connections/{name}", handlers.show)
     routes.add("DELETE", "/api/connections/{name}", handlers.close)
     routes.add("GET", "/api/connections/{name}/channels", handlers.channels_of)
+    routes.add("GET", "/api/connections/{name}/sessions", handlers.sessions_of)
     routes.add("GET", "/api/connections/username/{user}", handlers.of_user)
     routes.add("DELETE", "/api/connections/username/{user}", handlers.close_of_user)
     for path in ("/api/channels", "/api/vhosts/{vhost}/channels"):
@@ -94,6 +96,10 @@ class _Connections:
 
     async def channels_of(self, request: Request) -> Response:
         return await self._reply_channels(request, [self._live(request)])
+
+    async def sessions_of(self, request: Request) -> Response:
+        sessions = self._live(request).info.sessions
+        return await reply_list(request, sessions, asdict, lambda one: (str(one.channel_number),))
 
     async def channels(self, request: Request) -> Response:
         return await self._reply_channels(request, self._seen(request))

@@ -172,7 +172,7 @@ class StoredLog(Writer):
         matcher: Matcher,
         content: Content,
         limits: SearchLimits,
-        found: Found,
+        found: Found | None,
         done: Callable[[Reached | None], object],
     ) -> None:
         """Look for records by their content in the span [first, last) of LSNs; see `ContentSearches`.

@@ -55,6 +55,8 @@ class Reached:
     """Where to go on."""
     nbytes: int = 0
     """Read so far."""
+    count: int = 0
+    """Records found, where they are only counted."""
     damaged: int = 0
     """Batches that could not be read."""
     time_ms: int = 0
@@ -76,14 +78,15 @@ class ContentSearches:
         matcher: Matcher,
         content: Content,
         limits: SearchLimits,
-        found: Found,
+        found: Found | None,
         done: Callable[[Reached | None], object],
     ) -> None:
         """Find the records with LSNs in [first, last), all written, that `matcher` and `content` want.
 
+        `found`: None counts them.
         `done` gets how far it came; None: the log could not be read, which the log lines tell of.
         """
-        scan = KeyScan(matcher.lp, content=content, most=_FOUND_AT_ONCE)
+        scan = KeyScan(matcher.lp, content=content, most=_FOUND_AT_ONCE if found is not None else 0)
         walk = KeyWalk(matcher, scan, self._post)
         self._running.add(walk)
         search = _Search(self._segments, span, scan, walk, limits, found)
@@ -121,7 +124,7 @@ class _Search:
         scan: KeyScan,
         walk: KeyWalk,
         limits: SearchLimits,
-        found: Found,
+        found: Found | None,
     ) -> None:
         self._segments = segments
         self._live = list(segments.live)
@@ -184,6 +187,9 @@ class _Search:
             self._reached.damaged = self._scan.damaged
             if not entries:
                 return
+            if self._found is None:
+                self._reached.count += len(entries) // 4
+                return
             following = self._scan.reached
             lsns = [base + entry for entry in memoryview(entries).cast("I")]
             self._walk.ask(self._told, _records(data, lsns, self._scan.places_of_batches()))
@@ -192,6 +198,7 @@ class _Search:
             first = following
 
     def _told(self, records: list[Record]) -> None:
+        assert self._found is not None
         try:
             for record in records:
                 if not self._found(record):

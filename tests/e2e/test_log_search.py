@@ -15,7 +15,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from tests.support.brokers import Gateway
-from tests.support.data_plane import SERVED, make_queue, open_client
+from tests.support.data_plane import SERVED, make_queue, open_client, until
 from tests.support.limits import LIMIT_S
 from tests.support.management import Api
 
@@ -176,3 +176,52 @@ def test_cursors_that_nobody_gave_do_no_harm(http: httpx.Client, unique: str) ->
     for cursor in (f"{huge}:{huge}:{huge}", f"0:0:{huge}", f"5:1:{huge}", "7:7:7"):
         answer = http.post("log/search", json={"cursor": cursor, "body": {"contains": unique}})
         assert answer.status_code == 200 and answer.json()["messages"] == [], cursor
+
+
+def test_a_count_is_what_a_replay_brings(gateway: Gateway, http: httpx.Client, unique: str) -> None:
+    for number in range(150):
+        assert http.post(
+            "exchanges/amq.topic/messages",
+            json={"value": str(number), "routing_key": f"{unique}.{number % 3}"},
+        ).is_success
+    publish_mqtt(gateway, f"{unique}/0", b"mqtt")
+    every = search(http, topic=f"{unique}/#")
+    begin = every[60]["id"].replace("0:", "pos:")
+    wanted = {"topic": f"{unique}/0", "from": begin}
+    counted = http.post("log/search", json={**wanted, "count": True}).json()
+    expected = [one["value"] for one in every[60:] if one["routing_key"] == f"{unique}.0"]
+    assert counted["count"] == len(expected) > 20 and "messages" not in counted
+    answer = http.post(f"queues/{unique}/replay", json=wanted)
+    assert answer.status_code == 201 and answer.json() == {"queue": unique, "ready": len(expected)}
+    assert http.post(f"queues/{unique}/replay", json=wanted).status_code == 409
+    publish_mqtt(gateway, f"{unique}/0", b"after")  # it gets nothing more
+    pulled = http.post(f"queues/{unique}/pull", json={"max_messages": 1000}).json()["messages"]
+    assert [one["value"] for one in pulled] == expected
+    by_key = {"exchange": "amq.topic", "routing_key": f"{unique}.1", "from": "-1h"}
+    assert http.post(f"queues/{unique}k/replay", json=by_key).json()["ready"] == 50
+    # What an MQTT client gets by $replay is the same.
+    received: list[str] = []
+    client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+    client.on_message = lambda *words: received.append(words[2].payload.decode())
+    client.connect("127.0.0.1", gateway.mqtt_port)
+    client.subscribe(f"$replay/{begin}/{unique}/0", qos=1)
+    client.loop_start()
+    until(lambda: "" in received)  # the end of the replay
+    assert received == [*expected, "after", ""]
+    client.disconnect()
+    client.loop_stop()
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"from": "-1h"}, {"exchange": "amq.topic"}, {"topic": "a", "exchange": "b", "from": "-1h"},
+             {"exchange": "amq.topic", "from": "x"}, {"exchange": 1, "from": "-1h"}],
+)  # fmt: skip
+def test_a_refused_replay_leaves_no_queue(http: httpx.Client, unique: str, body: dict[str, Any]) -> None:
+    assert http.post(f"queues/{unique}/replay", json=body).status_code in (400, 409)
+    assert http.post(f"queues/{unique}/replay", json={"exchange": unique, "from": "-1h"}).status_code == 404
+    assert http.get(f"queues/{unique}").status_code == 404
+
+
+def test_a_count_needs_no_look_at_messages(http: httpx.Client) -> None:
+    assert http.post("log/search", json={"count": True, "headers": {"a": "b"}}).status_code == 400
+    assert http.post("log/search", json={"count": 1}).status_code == 400

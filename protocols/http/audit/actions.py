@@ -80,6 +80,7 @@ ACTIONS: Final[dict[tuple[str, str], tuple[str, str]]] = {
     ("DELETE", "/v1/tokens/{token}"): ("token.revoke", ""),
     ("PUT", _QUEUE): ("queue.declare", "queue"),
     ("DELETE", _QUEUE): ("queue.delete", "queue"),
+    ("POST", f"{_QUEUE}/replay"): ("queue.replay", "queue"),
     ("PUT", _STREAM): ("stream.put", "queue"),
     ("DELETE", _STREAM): ("stream.delete", "queue"),
     ("PUT", _SUBSCRIPTION): ("subscription.put", ""),

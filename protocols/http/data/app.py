@@ -10,6 +10,7 @@ from penstock.protocols.http.data.live.sockets import Sockets
 from penstock.protocols.http.data.live.sse import TailHandlers
 from penstock.protocols.http.data.live.tail import Tails
 from penstock.protocols.http.data.log.message import LogMessage
+from penstock.protocols.http.data.log.replay import LogReplay
 from penstock.protocols.http.data.log.search import LogSearch
 from penstock.protocols.http.data.openapi import document as openapi
 from penstock.protocols.http.data.publishing.delayed import DelayedHandlers
@@ -69,6 +70,7 @@ class DataPlane:
         self.redrive = Redrive(access, polls)
         self.peek = Peek(access)
         self.search = LogSearch(access)
+        self.replay = LogReplay(access)
         self.message = LogMessage(access, webhooks)
         self.reader = StreamReader(access, polls)
         tails, events = Tails(broker), Events(broker, webhooks)
@@ -101,6 +103,7 @@ class DataPlane:
         app.routes.add("POST", f"{queue}/messages", self.publisher.to_queue, quick=True)
         app.routes.add("POST", f"{queue}/redrive", self.redrive.redrive)
         app.routes.add("POST", f"{queue}/peek", self.peek.peek)
+        app.routes.add("POST", f"{queue}/replay", self.replay.replay)
         for source in (queue, subscription):
             app.routes.add("POST", f"{source}/pull", self.puller.pull, quick=True)
             app.routes.add("POST", f"{source}/ack", self.puller.ack, quick=True)

@@ -131,3 +131,30 @@ def test_recording_is_offered_to_administrators(page: Page, api: Api, gateway: G
     expect(page.get_by_role("button", name="Record for 10 minutes")).to_have_count(0)
     assert api.status("DELETE", f"users/{unique}") == 204
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
+
+
+def test_a_slider_counts_and_replays(gateway: Gateway, page: Page, api: Api, unique: str) -> None:
+    body = {"properties": {}, "routing_key": f"{unique}.a", "payload": "x", "payload_encoding": "string"}
+    for _ in range(7):
+        assert api.status("POST", "exchanges/%2F/amq.topic/publish", body) == 200
+    sign_in(page, at="#/replay")
+    page.get_by_label("Topic filter").fill(f"{unique}/#")
+    page.get_by_role("button", name="Count").click()
+    expect(page.get_by_role("status")).to_have_text("7 messages")
+    slider = page.get_by_role("slider", name="Since")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    expect(slider).to_have_attribute("aria-valuetext", "45 min ago")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_text("1.5 h ago")).to_be_visible()
+    expect(page.get_by_role("status")).to_have_text("7 messages")
+    assert obstacles(page) == []
+    page.get_by_role("button", name="Replay into a new queue").click()
+    page.get_by_role("dialog").get_by_label("Name of the queue").fill(unique)
+    page.get_by_role("dialog").get_by_role("button", name="Replay into a new queue").click()
+    expect(page.get_by_role("heading", name=f"Queue {unique}")).to_be_visible()
+    assert api.get(f"queues/%2F/{unique}")["messages_ready"] == 7
+    page.goto("/#/replay?of=exchange&exchange=amq.topic&key=nothing")
+    expect(page.get_by_role("status")).to_have_text("0 messages")
+    assert api.status("DELETE", f"queues/%2F/{unique}") == 204

@@ -18,6 +18,7 @@ const PAGES = [
   ["streams", "Streams", () => import("./pages/streams.js")],
   ["dead-letters", "Dead letters", () => import("./pages/dead_letters.js")],
   ["search", "Search", () => import("./pages/search.js")],
+  ["replay", "Replay", () => import("./pages/replay.js")],
   ["live", "Live", () => import("./pages/live.js")],
   ["policies", "Policies", () => import("./pages/policies.js")],
   ["vhosts", "Virtual hosts", () => import("./pages/vhosts.js")],
@@ -25,7 +26,7 @@ const PAGES = [
 ];
 
 /** Keys that lead to a page, after "g". */
-const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "exchanges", s: "streams", d: "dead-letters", l: "live", f: "search", p: "policies", v: "vhosts", u: "users" };
+const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "exchanges", s: "streams", d: "dead-letters", l: "live", f: "search", r: "replay", p: "policies", v: "vhosts", u: "users" };
 
 function SignIn({ ended, signedIn }) {
   const first = useRef(null);

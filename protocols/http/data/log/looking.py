@@ -39,9 +39,9 @@ async def look(
     matcher: Matcher,
     content: Content,
     limits: SearchLimits,
-    found: Found,
+    found: Found | None,
 ) -> Reached:
-    """Hand the records of a span to `found`; how far it came. Raises HttpError 503."""
+    """Hand the records of a span to `found`, or count them; how far it came. Raises HttpError 503."""
     if span[0] >= span[1]:
         return Reached(span[1])
     done: asyncio.Future[Reached | None] = asyncio.get_running_loop().create_future()

@@ -147,7 +147,7 @@ class LogMessage:
                 return queue.cursor.fate(lsn)
         return ""
 
-    # Its events
+    # Its fate
 
     async def _later(self, vhost: Vhost, identity: Identity, lsn: int, since: int) -> dict[str, Any]:
         end = self._access.broker.log.appender.next_lsn

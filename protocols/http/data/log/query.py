@@ -54,6 +54,11 @@ class Query:
                 raise HttpError(400, "bad_field", f"{name}: text of at most {_NAME_MAX} bytes")
         return cls(texts, ids, contains.get("contains", "").encode())
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether a message that has its byte strings meets it."""
+        return not (self.headers or self.ids)
+
     def clauses(self) -> list[list[bytes]]:
         """Byte strings that are in the properties block of who meets it, in one encoding or another."""
         found = [_header_bytes(name, value) for name, value in self.headers.items()]

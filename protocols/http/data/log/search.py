@@ -9,7 +9,8 @@
 Oldest first. All that is asked for must hold. A request ends after `max` messages, `max_scan_bytes` or
 `wait_ms`, whichever is first. `cursor` goes on from there with the same fields, and is missing at the end.
 So a search is stopped by not going on, and nothing is kept for it. Messages published after its first
-request are not in it.
+request are not in it. With `"count": true` the answer has a `count` instead of messages; headers and ids
+cannot be counted.
 
 A user finds what a tail would show: messages of exchanges that they may read, with keys that
 they may read, or with `queue` those of a queue that they may read. Messages that retention has let go of
@@ -40,7 +41,7 @@ __all__ = ["LogSearch"]
 
 _FIELDS: Final = (
     *("from", "to", *PLACES, "headers", *IDS, "body"),
-    *("max", "max_scan_bytes", "wait_ms", "cursor"),
+    *("count", "max", "max_scan_bytes", "wait_ms", "cursor"),
 )
 _MOST: Final = (100, 1, 1000)
 """Default, least, most."""
@@ -82,9 +83,12 @@ class LogSearch:
                 size += len(record.body)
             return True
 
-        reached = await look(access, (position, end), places, content, limits, found)
+        counts = body.get("count", False)
+        if not isinstance(counts, bool) or (counts and not query.is_exact):
+            raise HttpError(400, "bad_field", "count: true or false; true without headers and ids")
+        reached = await look(access, (position, end), places, content, limits, None if counts else found)
         answer: dict[str, Any] = {
-            "messages": messages,
+            **({"count": reached.count} if counts else {"messages": messages}),
             "progress": 1.0 if reached.lsn >= end else (reached.lsn - begin) / (end - begin),
             "scanned_bytes": reached.nbytes,
             "reached": reached.time_ms or None,

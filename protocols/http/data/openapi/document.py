@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final
 
 from penstock import __version__
-from penstock.protocols.http.data.openapi.log import message, search
+from penstock.protocols.http.data.openapi.log import message, replay, search
 from penstock.protocols.http.data.openapi.pull import peek, pulled, queues, redrive, streams
 from penstock.protocols.http.data.openapi.schemas import (
     AGO,
@@ -183,6 +183,7 @@ def _paths() -> Json:
         f"{queue}/redrive": {"post": redrive()},
         f"{queue}/peek": {"post": peek()},
         **units(key),
+        f"{queue}/replay": {"post": replay()},
         "/log/search": {"post": search()},
         "/log/messages/{message}": {"get": message()},
         "/tail": {

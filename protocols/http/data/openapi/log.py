@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.protocols.http.data.openapi.schemas import AGO, TEXT, TIME, Json, number, object_, ref
 from penstock.protocols.http.data.openapi.words import operation, query
 
-__all__ = ["message", "search"]
+__all__ = ["message", "replay", "search"]
 
 
 def search() -> Json:
@@ -18,14 +18,16 @@ def search() -> Json:
     answer = object_(
         {
             "messages": {"type": "array", "items": ref("Message")},
+            "count": {"type": "integer", "description": "Instead of messages."},
             "progress": {"type": "number", "description": "0 to 1, of all that is to be searched."},
             "scanned_bytes": {"type": "integer"},
             "reached": {"type": ["integer", "null"], "description": "The time it came to, ms since 1970."},
             "damaged": {"type": "integer", "description": "Batches that could not be read."},
             "cursor": {"type": "string", "description": "Goes on from there; missing at the end."},
         },
-        *("messages", "progress", "scanned_bytes", "damaged"),
+        *("progress", "scanned_bytes", "damaged"),
     )
+    counted: Json = {"properties": {"count": {"const": True}}}
     either = (("routing_key", "topic"), ("exchange", "topic"), ("queue", "stream"))
     asked = object_(
         {
@@ -40,6 +42,7 @@ def search() -> Json:
             "message_id": name,
             "correlation_id": name,
             "body": object_({"contains": TEXT}, closed=True),
+            "count": {"type": "boolean", "default": False, "description": "Without headers and ids."},
             "max": number(1, 1000, 100),
             "max_scan_bytes": number(1 << 20, 4 << 30, 256 << 20),
             "wait_ms": number(10, 30_000, 1000),
@@ -47,7 +50,8 @@ def search() -> Json:
         },
         closed=True,
     )
-    asked["not"] = {"anyOf": [{"required": list(names)} for names in either]}
+    exact = [{**counted, "required": ["count", name]} for name in ("headers", "message_id", "correlation_id")]
+    asked["not"] = {"anyOf": [*({"required": list(names)} for names in either), *exact]}
     return operation("Find messages in the log, oldest first.", {200: answer}, body=asked, optional=True)
 
 
@@ -98,4 +102,18 @@ def message() -> Json:
             query("queue", TEXT, "For who may read this queue, and not the exchange."),
             query("cursor", id, "As the answer before had it."),
         ],
+    )
+
+
+def replay() -> Json:
+    """Messages of the past into a new queue."""
+    moment: Json = {"anyOf": [AGO, TIME, {"type": "string", "pattern": "^pos:[0-9]{1,19}$"}]}
+    by_exchange = object_(
+        {"exchange": TEXT, "routing_key": TEXT, "from": moment}, "exchange", "from", closed=True
+    )
+    by_topic = object_({"topic": TEXT, "from": moment}, "topic", "from", closed=True)
+    return operation(
+        "Make a queue of what an exchange got since then.",
+        {201: object_({"queue": TEXT, "ready": {"type": "integer"}}, "queue", "ready")},
+        body={"oneOf": [by_exchange, by_topic]},
     )

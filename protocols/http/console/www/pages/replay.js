@@ -1,0 +1,88 @@
+/** Messages since a moment, chosen by a slider: how many there are, and putting them into a new queue. */
+
+import { html, useEffect, useState } from "../vendor/preact.js";
+import { path } from "../api.js";
+import { change, link } from "../location.js";
+import { Action, Time, count, duration, post } from "../parts.js";
+
+/** Steps of the slider, in ms before now: finer where it is nearer. */
+const AGES = [
+  ...[1, 2, 5, 10, 15, 20, 30, 45].map((one) => one * 60e3), ...[1, 1.5, 2, 3, 4, 6, 8, 12, 16, 20].map((one) => one * 3600e3),
+  ...[1, 2, 3, 5, 7, 14, 30].map((one) => one * 86400e3),
+].reverse();
+const AT_FIRST = AGES.indexOf(3600e3);
+
+/** How many messages came since a moment; counted in pieces. */
+function useCount(vhost, wanted) {
+  const asked = wanted && JSON.stringify(wanted);
+  const [state, setState] = useState({ asked: null, count: 0, progress: 0, error: "" });
+  useEffect(() => {
+    if (!asked) return undefined;
+    const gone = new AbortController();
+    const ask = async () => {
+      let cursor, total = 0;
+      try {
+        do {
+          const body = { ...JSON.parse(asked), count: true, ...(cursor && { cursor }) };
+          const told = await post(`${path("/v1/vhosts", vhost)}/log/search`, body);
+          if (gone.signal.aborted) return;
+          total += told.count;
+          cursor = told.cursor;
+          setState({ asked, count: total, progress: told.progress, error: "" });
+        } while (cursor !== undefined);
+      } catch (refusal) {
+        if (!gone.signal.aborted) setState({ asked, count: 0, progress: 0, error: refusal.message });
+      }
+    };
+    ask();
+    return () => gone.abort();
+  }, [vhost, asked]);
+  return state.asked === asked ? state : { count: 0, progress: 0, error: "" };
+}
+
+export default function Replay({ query, vhosts }) {
+  const vhost = query.vhost || vhosts[0];
+  const of = query.of ?? "topic";
+  const step = Number(query.step ?? AT_FIRST);
+  const age = AGES[step] ?? AGES[AT_FIRST];
+  // The moment stays while the slider does: what is previewed is what is replayed.
+  const [now, setNow] = useState(Date.now());
+  const [moved, setMoved] = useState(step);
+  const place = of === "topic" ? { topic: query.topic || "#" } : { exchange: query.exchange || "amq.direct", routing_key: query.key || "" };
+  const from = now - age;
+  const found = useCount(vhost, vhost === undefined ? null : { ...place, from });
+  const choose = (event) => {
+    event.preventDefault();
+    const { topic, exchange, key } = event.target.elements;
+    setNow(Date.now());
+    change({ topic: topic?.value, exchange: exchange?.value, key: key?.value });
+  };
+  const slide = (event) => {
+    setNow(Date.now());
+    change({ step: event.target.value }, true);
+  };
+  const replay = ({ queue }) =>
+    post(`${path("/v1/vhosts", vhost)}/${path("queues", queue)}/replay`, { ...place, from: new Date(from).toISOString() })
+      .then(() => { location.hash = link("queues", [vhost, queue]); });
+  const done = found.progress >= 1;
+  return html`<div><h1>Replay${vhost && ` in ${vhost}`}</h1>
+    <p class="quiet">Messages that were published since a moment go into a new queue, consumed ones too, as far as the log keeps them.</p>
+    <form class="row" onSubmit=${choose}>
+      <label><span>Of</span><select value=${of} onChange=${(event) => change({ of: event.target.value })}>
+        <option value="topic">MQTT topics</option><option value="exchange">an exchange</option></select></label>
+      ${of === "topic" && html`<label><span>Topic filter</span><input name="topic" required defaultValue=${place.topic} /></label>`}
+      ${of === "exchange" && html`<label><span>Exchange</span><input name="exchange" required defaultValue=${place.exchange} /></label>
+        <label><span>Routing key</span><input name="key" defaultValue=${place.routing_key} /><small class="quiet">of a topic exchange with * and #</small></label>`}
+      <button type="submit">Count</button>
+    </form>
+    <label class="slider"><span>Since</span><input type="range" min="0" max=${AGES.length - 1} value=${moved}
+      aria-valuetext=${`${duration(AGES[moved])} ago`} onInput=${(event) => setMoved(Number(event.target.value))} onChange=${slide} /></label>
+    <p>${duration(AGES[moved])} ago: since <${Time} at=${now - AGES[moved]} /></p>
+    ${found.error
+      ? html`<p class="notice bad" role="alert">${found.error}</p>`
+      : html`<p role="status">${count(found.count)} messages${!done && ` so far, ${Math.floor(found.progress * 100)} % counted`}</p>`}
+    ${!found.error && html`<div class="actions"><${Action} label="Replay into a new queue" run=${replay} done=${() => {}}
+      text=${`It gets ${count(found.count)} messages${done ? "" : " or more"}, and nothing more afterwards. Nothing is taken from other queues.`}
+      fields=${[{ name: "queue", label: "Name of the queue", required: true }]} /></div>`}
+  </div>`;
+}

@@ -112,6 +112,7 @@ NOT_NOTED: Final = frozenset(
         ("POST", "/v1/vhosts/{}/queues/{}/redrive"),
         ("POST", "/v1/vhosts/{}/queues/{}/peek"),
         ("POST", "/v1/vhosts/{}/log/search"),
+        ("POST", "/api/exchanges/{}/{}/route"),
         ("POST", "/v1/vhosts/{}/half"),
         ("POST", "/v1/vhosts/{}/half/{}/commit"),
         ("POST", "/v1/vhosts/{}/half/{}/rollback"),

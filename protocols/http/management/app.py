@@ -17,6 +17,7 @@ from penstock.protocols.http.management.node import (
 from penstock.protocols.http.management.resources import (
     connections,
     exchanges,
+    may,
     messages,
     queues,
     readers,
@@ -41,6 +42,7 @@ _GROUPS = (
     connections,
     messages,
     users,
+    may,
     vhosts,
     definitions,
     webhooks,

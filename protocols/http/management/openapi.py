@@ -147,6 +147,9 @@ def _bodies() -> dict[tuple[str, str], Json]:
             "ackmode",
             "encoding",
         ),
+        ("POST", "/api/exchanges/{vhost}/{name}/route"): _object(
+            {"routing_key": {**_TEXT, "maxLength": 255}, "headers": {"type": "object"}}
+        ),
         ("PUT", "/api/exchanges/{vhost}/{name}"): _object(
             {
                 "type": {"enum": list(TYPES), "default": "direct"},

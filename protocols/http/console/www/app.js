@@ -19,14 +19,16 @@ const PAGES = [
   ["dead-letters", "Dead letters", () => import("./pages/dead_letters.js")],
   ["search", "Search", () => import("./pages/search.js")],
   ["replay", "Replay", () => import("./pages/replay.js")],
+  ["webhooks", "Webhooks", () => import("./pages/webhooks.js")],
   ["live", "Live", () => import("./pages/live.js")],
   ["policies", "Policies", () => import("./pages/policies.js")],
   ["vhosts", "Virtual hosts", () => import("./pages/vhosts.js")],
   ["users", "Users", () => import("./pages/users.js"), ["administrator"]],
+  ["audit", "Audit", () => import("./pages/audit.js"), ["administrator", "auditor"]],
 ];
 
 /** Keys that lead to a page, after "g". */
-const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "exchanges", s: "streams", d: "dead-letters", l: "live", f: "search", r: "replay", p: "policies", v: "vhosts", u: "users" };
+const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "exchanges", s: "streams", d: "dead-letters", l: "live", f: "search", r: "replay", p: "policies", w: "webhooks", a: "audit", v: "vhosts", u: "users" };
 
 function SignIn({ ended, signedIn }) {
   const first = useRef(null);

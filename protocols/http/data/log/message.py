@@ -32,6 +32,7 @@ from penstock.protocols.http.data.log.places import Places
 from penstock.protocols.http.data.pulling.pull import shown_record
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.positions import offset_at
+from penstock.protocols.http.shared.readers_of_feeds import kind_of, readers_of
 from penstock.protocols.http.webhooks.belongings import attempts_queue
 from penstock.router.errors import AccessRefused
 from penstock.subscriptions.cursor import _events as kept_events
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from penstock.protocols.http.data.access import Access
     from penstock.protocols.http.webhooks.service import Webhooks
     from penstock.router.authorization.identity import Identity
-    from penstock.router.exchanges.entries import QueueEntry
     from penstock.router.vhost.vhost import Vhost
 
 __all__ = ["LogMessage"]
@@ -51,7 +51,6 @@ _TURN: Final = 1 << 18
 _ONE: Final = SearchLimits(1 << 30, 5.0)
 _REST: Final = SearchLimits(1 << 30, 1.0)
 _ITEMS_MAX: Final = 1000
-_QUEUES_AT_ONCE: Final = 1000
 _SEES_NAMES: Final = frozenset({"administrator", "monitoring"})
 
 
@@ -124,28 +123,16 @@ class LogMessage:
     # Where it went
 
     async def _places(self, vhost: Vhost, record: Record) -> list[dict[str, Any]]:
-        feeds, found = frozenset(record.feeds), []
-        for count, entry in enumerate(vhost.entries(), 1):
-            if count % _QUEUES_AT_ONCE == 0:
-                await asyncio.sleep(0)  # others first: there may be very many
-            state = await self._state(entry, feeds, record.lsn)
-            if state:
-                kind = "stream" if isinstance(entry.queue, Stream) else entry.kind
-                found.append({"name": entry.listed_name, "kind": kind, "state": state})
+        found = []
+        async for entry in readers_of(vhost, frozenset(record.feeds), record.lsn):
+            queue = entry.queue
+            if isinstance(queue, Stream):
+                offset = await offset_at(queue, record.lsn)
+                state = "kept" if offset < await offset_at(queue, record.lsn + 1) else "done"
+            else:
+                state = queue.cursor.fate(record.lsn)
+            found.append({"name": entry.listed_name, "kind": kind_of(entry), "state": state})
         return found
-
-    async def _state(self, entry: QueueEntry, feeds: frozenset[int], lsn: int) -> str:
-        queue = entry.queue
-        if queue.deleted:
-            return ""
-        if isinstance(queue, Stream):
-            if queue.feed.id not in feeds:
-                return ""
-            return "kept" if await offset_at(queue, lsn) < await offset_at(queue, lsn + 1) else "done"
-        for feed, _, first, last in queue.cursor.memberships():
-            if feed in feeds and first <= lsn and (last is None or lsn < last):
-                return queue.cursor.fate(lsn)
-        return ""
 
     # Its fate
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+from penstock.log_core.batch._batch import AMQP091
 from penstock.protocols.http.management import views
 from penstock.protocols.http.management.context import (
     Management,
@@ -14,9 +15,11 @@ from penstock.protocols.http.management.context import (
     table_of,
     text_of,
 )
-from penstock.protocols.http.server.messages import Request, Response, json_response
+from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.lists import one_of, reply_list
+from penstock.protocols.http.shared.readers_of_feeds import kind_of, readers_of
 from penstock.router.exchanges.exchanges import Exchange
+from penstock.router.names import join_key_block
 from penstock.router.vhost.vhost import Vhost
 
 __all__ = ["add", "exchange_name"]
@@ -31,6 +34,7 @@ def add(api: Management) -> None:
     for path in ("/api/exchanges", "/api/exchanges/{vhost}"):
         routes.add("GET", path, handlers.index)
     routes.add("GET", "/api/exchanges/{vhost}/{name}", handlers.show)
+    routes.add("POST", "/api/exchanges/{vhost}/{name}/route", handlers.route)
     routes.add("PUT", "/api/exchanges/{vhost}/{name}", handlers.declare)
     routes.add("DELETE", "/api/exchanges/{vhost}/{name}", handlers.delete)
     routes.add("GET", "/api/exchanges/{vhost}/{name}/bindings/source", handlers.from_it)
@@ -62,6 +66,27 @@ class _Exchanges:
         return await reply_list(
             request, rows, lambda row: views.exchange(row[1], row[0]), lambda row: (row[0], row[1].name)
         )
+
+    async def route(self, request: Request) -> Response:
+        """The places a message with this key and these headers would go to now; nothing is published."""
+        vhost, found = self._exchange(request)
+        body = fields_of(await request.json())
+        key, headers = text_of(body, "routing_key", ""), table_of(body, "headers")
+        try:
+            block = join_key_block(found.name, key)
+        except ValueError as error:
+            raise HttpError(400, "bad_request", "a routing key has at most 255 bytes") from error
+        delaying: list[str] = []
+        route = vhost.route(None, AMQP091, block, headers, delaying)
+        if route.error is not None:
+            raise route.error
+        feeds = frozenset(feed.id for feed in route.target.feeds)
+        position = vhost.broker.log.appender.next_lsn
+        places = [
+            {"name": entry.listed_name, "kind": kind_of(entry)}
+            async for entry in readers_of(vhost, feeds, position)
+        ]
+        return json_response({"routed": bool(places or delaying), "places": places, "delayed_by": delaying})
 
     def _exchange(self, request: Request, key: str = "name") -> tuple[Vhost, Exchange]:
         vhost = self._api.vhost(request)

@@ -1,6 +1,6 @@
 /** Exchanges, and one of them with its bindings both ways. */
 
-import { html } from "../vendor/preact.js";
+import { html, useState } from "../vendor/preact.js";
 import { path } from "../api.js";
 import { link } from "../location.js";
 import { Action, Data, Facts, List, Loading, Rows, YesNo, parsed, post, put, remove, useLoaded } from "../parts.js";
@@ -40,6 +40,36 @@ function All({ query, vhosts }) {
     <${List} label="Exchanges" target=${target} columns=${COLUMNS} /></div>`;
 }
 
+/** Where a message would go, without publishing one. */
+function Routing({ target, vhost }) {
+  const [found, setFound] = useState(null);
+  const [error, setError] = useState("");
+  const ask = async (event) => {
+    event.preventDefault();
+    const { key, headers } = event.target.elements;
+    setError("");
+    try {
+      setFound({ key: key.value, ...(await post(target, { routing_key: key.value, headers: parsed(headers.value) })) });
+    } catch (refusal) {
+      setFound(null);
+      setError(refusal.message);
+    }
+  };
+  return html`<h2>Where would a message go?</h2>
+    <form class="row" onSubmit=${ask}>
+      <label><span>Routing key</span><input name="key" maxlength="255" autocomplete="off" /></label>
+      <label><span>Headers, as JSON</span><input name="headers" autocomplete="off" /></label>
+      <button type="submit">Try the route</button>
+    </form>
+    ${error && html`<p class="notice bad" role="alert">${error}</p>`}
+    ${found && html`<div role="status">
+      ${found.delayed_by.length > 0 && html`<p>${found.delayed_by.join(", ")} would keep it until it is due, and route it then.</p>`}
+      <${Rows} label="Places it would go to" rows=${found.places} empty=${found.routed ? "Nowhere before." : "Nowhere: it would be dropped."} columns=${[
+        ["Name", (one) => html`<a href=${link(one.kind === "stream" ? "streams" : "queues", [vhost, one.name])}>${one.name}</a>`],
+        ["Kind", (one) => one.kind],
+      ]} /></div>`}`;
+}
+
 const destination = (one) => link(one.destination_type === "queue" ? "queues" : "exchanges", [one.vhost, one.destination]);
 
 function One({ names: [vhost, name] }) {
@@ -74,6 +104,7 @@ function One({ names: [vhost, name] }) {
         text="Its bindings go with it. Messages to it are refused afterwards." confirm=${name}
         run=${() => remove(target)} done=${() => { location.hash = link("exchanges"); }} />`}
     </div>
+    <${Routing} target=${`${target}/route`} vhost=${vhost} />
     <h2>Bindings from here</h2>
     <${Loading} of=${from} />
     ${from.data && html`<${Rows} label="Bindings from here" rows=${from.data} columns=${[

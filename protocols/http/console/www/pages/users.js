@@ -1,7 +1,7 @@
 /** Users, and one of them with what it may do. */
 
-import { html } from "../vendor/preact.js";
-import { path } from "../api.js";
+import { html, useState } from "../vendor/preact.js";
+import { get, path, query as asQuery } from "../api.js";
 import { link } from "../location.js";
 import { Action, Facts, List, Loading, Rows, put, remove, useLoaded } from "../parts.js";
 
@@ -28,6 +28,41 @@ function All() {
 }
 
 const ANY = ".*";
+
+const RULES = {
+  vhost: "It may not enter the virtual host: it has no permissions there.", permission: "Permission",
+  "topic-permission": "Topic permission", "topic-guard": "The guard of topics (an ACL file or a broker of tokens)",
+};
+
+/** Whether the user may do something, and which rule says so. */
+function May({ name, vhosts }) {
+  const [found, setFound] = useState(null);
+  const [error, setError] = useState("");
+  const ask = async (event) => {
+    event.preventDefault();
+    const { vhost, operation, of, key } = event.target.elements;
+    const asked = { user: name, vhost: vhost.value, operation: operation.value, name: of.value, routing_key: key.value };
+    setError("");
+    try {
+      setFound(await get(`/api/may${asQuery(asked)}`));
+    } catch (refusal) {
+      setFound(null);
+      setError(refusal.message);
+    }
+  };
+  return html`<h2>May it?</h2>
+    <form class="row" onSubmit=${ask}>
+      <label><span>Virtual host</span><select name="vhost">${vhosts.map((one) => html`<option>${one}</option>`)}</select></label>
+      <label><span>Operation</span><select name="operation"><option>write</option><option>read</option><option>configure</option></select></label>
+      <label><span>Exchange or queue</span><input name="of" required autocomplete="off" /><small class="quiet">amq.topic for MQTT topics</small></label>
+      <label><span>Key</span><input name="key" autocomplete="off" /><small class="quiet">of a topic exchange; a.b for the topic a/b</small></label>
+      <button type="submit">Ask</button>
+    </form>
+    ${error && html`<p class="notice bad" role="alert">${error}</p>`}
+    ${found && html`<div role="status"><p class=${found.allowed ? "good" : "bad"}>${found.allowed ? "Allowed" : "Refused"}</p>
+      <ul>${found.rules.map((one) => html`<li>${RULES[one.rule]}${one.pattern !== null && html` <code>${one.pattern}</code>`}: ${
+        one.allows ? "allows it" : "refuses it"}</li>`)}</ul></div>`}`;
+}
 
 function One({ names: [name], vhosts, user }) {
   const target = path("/api/users", name);
@@ -67,6 +102,7 @@ function One({ names: [name], vhosts, user }) {
         <${Action} label="Clear" danger title=${`Clear the permissions in ${one.vhost}`} text="The user may not enter it any more."
           run=${() => remove(path("/api/permissions", one.vhost, name))} /></div>`],
     ]} />`}
+    <${May} name=${name} vhosts=${vhosts} />
     <h2>Permissions for routing keys of topic exchanges, and for MQTT topics</h2>
     <div class="actions"><${Action} label="Set topic permissions" run=${grantTopics} fields=${[
       { name: "vhost", label: "Virtual host", options: vhosts, value: vhosts[0] },

@@ -1,0 +1,47 @@
+/** The audit trail: who administered what, newest first. */
+
+import { html } from "../vendor/preact.js";
+import { get, query as asQuery } from "../api.js";
+import { change } from "../location.js";
+import { Action, Data, Loading, Rows, Time, count, useLoaded } from "../parts.js";
+
+const RESULTS = ["", "done", "refused"];
+
+export default function Audit({ query }) {
+  const asked = { user: query.user, action: query.action, result: query.result, from: query.from ?? "-1D" };
+  const page = Number(query.page ?? 1);
+  const found = useLoaded(`/api/audit${asQuery({ ...asked, page, page_size: 100, sort: "at", sort_reverse: "true" })}`);
+  const { data } = found;
+  const choose = (event) => {
+    event.preventDefault();
+    const { user, action, result, from } = event.target.elements;
+    change({ user: user.value, action: action.value, result: result.value, from: from.value, page: "" });
+  };
+  const verify = async () => {
+    const broken = (await get("/api/audit/verify")).filter((one) => !one.whole);
+    if (broken.length) throw new Error(`The chain is broken: ${JSON.stringify(broken)}`);
+  };
+  return html`<div><h1>Audit trail</h1>
+    <form class="row" role="search" onSubmit=${choose}>
+      <label><span>User</span><input name="user" data-search defaultValue=${query.user ?? ""} autocomplete="off" /></label>
+      <label><span>Action</span><input name="action" defaultValue=${query.action ?? ""} autocomplete="off" />
+        <small class="quiet">user, queue.delete</small></label>
+      <label><span>Result</span><select name="result">${RESULTS.map((one) => html`<option value=${one} selected=${one === (query.result ?? "")}>${one || "any"}</option>`)}</select></label>
+      <label><span>Since</span><input name="from" defaultValue=${asked.from} /><small class="quiet">-1h, -7D, or a time</small></label>
+      <button type="submit">Show</button>
+    </form>
+    <div class="actions"><${Action} label="Verify the chain" text="Each entry has the hash of the one before. It is good if this ends without an error." run=${verify} /></div>
+    <${Loading} of=${found} />
+    ${data && html`<p class="quiet" role="status">${count(data.filtered_count)} entries${data.page_count > 1 && `, page ${data.page} of ${data.page_count}`}</p>
+      <${Rows} label="Entries" rows=${data.items} columns=${[
+        ["Time", (one) => html`<${Time} at=${one.at} />`], ["User", (one) => one.user], ["Action", (one) => one.action],
+        ["Result", (one) => one.result], ["From", (one) => one.peer ?? "–"],
+        ["More", (one) => html`<${Data} value=${more(one)} />`],
+      ]} />
+      ${data.page_count > 1 && html`<nav class="actions" aria-label="Pages of entries">
+        <button type="button" disabled=${page <= 1} onClick=${() => change({ page: page - 1 })}>Previous</button>
+        <button type="button" disabled=${page >= data.page_count} onClick=${() => change({ page: page + 1 })}>Next</button></nav>`}`}</div>`;
+}
+
+const SHOWN = ["at", "user", "action", "result", "peer", "hash", "seq", "worker"];
+const more = (one) => Object.fromEntries(Object.entries(one).filter(([name]) => !SHOWN.includes(name)));

@@ -120,6 +120,10 @@ migrate-checks: $(STAMPS)/extras kernels peers  ## move a live RabbitMQ with a m
 	$(BIN)/python -m tests.crash.moves_mosquitto
 	$(BIN)/python -m tests.crash.moves_rabbitmq $(ARGS)
 
+.PHONY: link-checks
+link-checks: $(STAMPS)/extras kernels peers  ## shovel messages from a RabbitMQ and back over 20 kills of either
+	$(BIN)/python -m tests.crash.shovels $(ARGS)
+
 .PHONY: churn
 churn: $(STAMPS)/extras kernels  ## connect, send, receive and close thousands of times: nothing may be left of it
 	$(BIN)/python -m tests.crash.churn $(ARGS)

@@ -41,6 +41,7 @@ from penstock.router.limits.rate_quotas import Rates
 from penstock.router.messages.delayed import Delayed
 from penstock.router.messages.half import Halves
 from penstock.router.messages.retained import Retained
+from penstock.router.parameters import Parameters
 from penstock.router.policies.policies import Policy
 from penstock.router.row_formats import check_format
 from penstock.router.rows import row_key
@@ -120,6 +121,8 @@ class Broker:
         self.tokens = Tokens(self.shared, self.users)
         self.web_sessions = WebSessions(self.shared, self.users)
         self.authorizer = Authorizer(self.shared)
+        self.parameters = Parameters(log.tables)
+        """Run-time parameters, which others act on."""
         self.connections = Connections(self.users.limits, tick.after)
         """The connections of all front ends."""
         self.on_permissions_changed: list[Callable[[str, str], None]] = []
@@ -292,7 +295,8 @@ class Broker:
         """Forget a vhost that is empty; the LSN to wait for."""
         del self.vhosts[vhost.name]
         vhost.set_limits({})
-        return self.shared.delete("vhost", row_key(vhost.name))
+        lsn = self.parameters.clear_vhost(vhost.name)
+        return max(lsn, self.shared.delete("vhost", row_key(vhost.name)))
 
     # At start
 

@@ -17,6 +17,7 @@ value says it all again in full, as an encoded table (`arguments`):
     session, filter                                             see `sessions`, `filters`
     policy       vhost, kind, name                              its key, pattern, definition, priority,
                                                                 apply_to
+    parameter    vhost, component, name                         see `parameters`
     seen, delay_name                                            see `deduplication`, `delay_names`
     retained     vhost, topic                                   see `retained`
     half         its id                                         see `half`

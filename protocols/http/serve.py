@@ -32,6 +32,7 @@ from penstock.protocols.net.process_context import ProcessContext
 
 if TYPE_CHECKING:
     from penstock.config import Address
+    from penstock.protocols.links.links import Links
     from penstock.protocols.listening.front_end import FrontEnd
     from penstock.protocols.listening.registry import Registry
     from penstock.protocols.workers.replication import Leader
@@ -88,6 +89,8 @@ def serve(
     loop: asyncio.AbstractEventLoop,
     shared: ProcessContext | None = None,
     leader: Leader | None = None,
+    *,
+    links: Links,
 ) -> FrontEnd:
     """Listen at every address that is on; `shared.tls` is needed for those with TLS, `leader` in worker 0 of
     several.
@@ -128,6 +131,7 @@ def serve(
         registry,
         messages,
         webhooks,
+        links,
         cluster=options.cluster,
         data_dir=options.data_dir,
         disk_free_limit=options.disk_free_limit,

@@ -46,6 +46,7 @@ __all__ = ["AuthOptions", "ScramLogin", "UserOptions", "Users"]
 
 _REMEMBERED_S: Final = 60.0
 _REMEMBERED_MAX: Final = 10_000
+_TICKET_S: Final = 60.0
 _WAITING_MAX: Final = 256
 """Verifications under way and waiting: 128 in each thread at 50 ms are some 6 s; by then a client gave up."""
 
@@ -112,6 +113,7 @@ class Users:
         self._limit = LoginLimit(clock)
         self._remembered: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="penstock-login")
+        self._tickets: dict[bytes, tuple[str, float]] = {}
         self._waiting = 0
         self.changes = 0
         """Grows with every change of a user: a login that was right before it may not be right any more."""
@@ -144,6 +146,8 @@ class Users:
             AuthenticationRefused: with the reason, which is for the log and not for the peer.
 
         """
+        if self._tickets and self._used(username, password):
+            return Identity(username, self._users[username].tags)
         if self._oauth is not None and is_token(password):
             return await self._by_token(self._oauth, password, peer, peer_is_loopback)
         await self.wait_turn(username, peer, peer_is_loopback)
@@ -160,6 +164,25 @@ class Users:
         self._check_place(username, peer_is_loopback)
         self._limit.succeeded(peer, username)
         return Identity(username, user.tags)
+
+    def ticket(self, username: str) -> bytes:
+        """A password for one login of this user within a minute, from within the gateway itself.
+
+        Raises:
+            AuthenticationRefused: there is no such user.
+
+        """
+        if username not in self._users:
+            raise AuthenticationRefused(username, "credentials")
+        now, password = self._clock(), os.urandom(32).hex().encode()
+        self._tickets = {one: ticket for one, ticket in self._tickets.items() if ticket[1] > now}
+        self._tickets[password] = username, now + _TICKET_S
+        return password
+
+    def _used(self, username: str, password: bytes) -> bool:
+        """Whether this is a ticket of the user, which is used now."""
+        name, until = self._tickets.pop(password, ("", 0.0))
+        return name == username and username in self._users and until > self._clock()
 
     async def wait_turn(self, username: str, peer: str, peer_is_loopback: bool) -> None:
         """Wait until a login may be judged; at once unless many have failed.

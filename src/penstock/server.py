@@ -46,6 +46,7 @@ from penstock.protocols.http import serve as http
 from penstock.protocols.http.management.definitions.loading import Import, load_file, load_parts
 from penstock.protocols.http.server.app import ErrorTexts
 from penstock.protocols.http.webhooks.options import WebhookOptions
+from penstock.protocols.links.links import Links
 from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.listening.registry import Registry
 from penstock.protocols.mqtt import endpoint as mqtt
@@ -322,6 +323,7 @@ async def running(
     registry = Registry()
     registry.memory = memory = watch_memory(config, log, tick)
     front_ends = registry.front_ends
+    links = Links(broker, registry, max_links=config.links.max_links, cluster=_name(config, replica))
     importing: Import | None = None
     try:
         if config.management.load_definitions:
@@ -347,16 +349,19 @@ async def running(
             loop,
             shared,
             leader=None if crew is None else crew.leader,
+            links=links,
         )
         if importing is not None:
             await load_parts(importing, config.management.load_definitions, registry.definitions())
         if crew is not None:
             crew.serve(front_ends)
+        links.start()
         times.ended("listeners")
         yield Parts(tick, front_ends, broker, shared.admission, memory)
     finally:
         if crew is not None:
             crew.close()
+        await links.stop()
         for front_end in front_ends.values():
             front_end.stop_accepting()
         for front_end in front_ends.values():
@@ -574,6 +579,11 @@ def _backlog_quotas(config: Config) -> dict[str, int]:
     return {name: nbytes for name, nbytes in quotas.items() if nbytes}
 
 
+def _name(config: Config, replica: Replica | None) -> str:
+    """The name of this gateway, in the API, in metrics and in headers."""
+    return socket.gethostname() if replica is None else config.cluster.name
+
+
 def _http_options(config: Config, log: Log, replica: Replica | None) -> http.HttpOptions:
     return http.HttpOptions(
         http=config.http.address,
@@ -581,7 +591,7 @@ def _http_options(config: Config, log: Log, replica: Replica | None) -> http.Htt
         management=config.management.address,
         management_tls=config.management.tls_address,
         metrics=config.metrics.address,
-        cluster=socket.gethostname() if replica is None else config.cluster.name,
+        cluster=_name(config, replica),
         node="" if replica is None else replica.name,
         data_dir=Path(config.log.data_dir),
         disk_free_limit=log.options.min_free_bytes,

@@ -16,6 +16,7 @@ from pamqp import commands
 
 from penstock.cli import main
 from penstock.migrate.rabbitmq import shovel
+from tests.crash import shovels
 from tests.support.amqp_client import Connection
 from tests.support.brokers import ROOT, Broker, BrokerMissing, Gateway, RabbitMQ
 from tests.support.data_plane import until
@@ -317,3 +318,15 @@ def test_a_queue_whose_messages_another_consumer_gets_is_said(
             channel.basic_publish("", unique, body)
         assert main(words(rabbitmq, gateway, "--apply", "--queues", unique)) == 1
     assert "stop its single active or exclusive consumer" in capsys.readouterr().err
+
+
+def test_shovels_bring_messages_in_and_back_over_kills(rabbitmq: RabbitMQ, gateway: Gateway) -> None:
+    """A small run of `make link-checks`, which kills both brokers, many times."""
+    report = shovels.run(rabbitmq, gateway, messages=2_000, kills=0, seed=1)
+    assert report.ok and report.twice == 0 and report.confirmed >= 2_000, report
+    gateway.kill9()
+    gateway.start()
+    with api(gateway.ports["management"]) as target:
+        until(lambda: {one["state"] for one in target.get("shovels").json()} == {"running"})
+        for name in ("in", "out"):
+            target.delete(f"shovels/vhost/%2F/{name}").raise_for_status()

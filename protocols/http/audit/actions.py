@@ -58,6 +58,10 @@ ACTIONS: Final[dict[tuple[str, str], tuple[str, str]]] = {
     ("DELETE", "/api/operator-policies/{vhost}/{name}"): ("operator-policy.delete", "operator_policy"),
     ("PUT", "/api/global-parameters/{name}"): ("global-parameter.put", ""),
     ("DELETE", "/api/global-parameters/{name}"): ("global-parameter.delete", ""),
+    ("PUT", "/api/parameters/{component}/{vhost}/{name}"): ("parameter.put", ""),
+    ("DELETE", "/api/parameters/{component}/{vhost}/{name}"): ("parameter.delete", ""),
+    ("DELETE", "/api/shovels/vhost/{vhost}/{name}"): ("parameter.delete", ""),
+    ("DELETE", "/api/shovels/vhost/{vhost}/{name}/restart"): ("shovel.restart", ""),
     ("POST", "/api/definitions"): ("definitions.import", ""),
     ("POST", "/api/all-configuration"): ("definitions.import", ""),
     ("POST", "/api/definitions/{vhost}"): ("definitions.import", ""),
@@ -133,8 +137,6 @@ NOT_NOTED: Final = frozenset(
         ("POST", "/api/definitions-dry-run"),
         ("PUT", "/api/feature-flags/{}/enable"),
         ("POST", "/api/vhosts/{}/start/{}"),
-        ("PUT", "/api/parameters/{}/{}/{}"),
-        ("DELETE", "/api/parameters/{}/{}/{}"),
     }
 )
 

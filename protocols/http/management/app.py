@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.protocols.http.audit import handlers as audit
-from penstock.protocols.http.management import application, logins, openapi, sessions, webhooks
+from penstock.protocols.http.management import application, logins, openapi, sessions, shovels, webhooks
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.definitions import definitions
 from penstock.protocols.http.management.node import (
@@ -19,6 +19,7 @@ from penstock.protocols.http.management.resources import (
     exchanges,
     may,
     messages,
+    parameters,
     queues,
     readers,
     users,
@@ -44,8 +45,10 @@ _GROUPS = (
     users,
     may,
     vhosts,
+    parameters,
     definitions,
     webhooks,
+    shovels,
     readers,
     audit,
     openapi,

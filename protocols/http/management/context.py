@@ -28,6 +28,7 @@ from penstock.router.authorization.identity import Actor, Identity
 if TYPE_CHECKING:
     from penstock.protocols.http.server.workers import Forwarder
     from penstock.protocols.http.webhooks.service import Webhooks
+    from penstock.protocols.links.links import Links
     from penstock.protocols.listening.registry import Registry
     from penstock.router.broker import Broker
     from penstock.router.vhost.vhost import Vhost
@@ -107,6 +108,7 @@ class Management:
         registry: Registry,
         messages: Messages,
         webhooks: Webhooks,
+        links: Links,
         *,
         cluster: str,
         data_dir: Path,
@@ -138,6 +140,7 @@ class Management:
         self.disk_free_limit = disk_free_limit
         self.messages = messages
         self.webhooks = webhooks
+        self.links = links
         self.version = __version__
         self.replication = replication
         self.sampler = Sampler(

@@ -194,6 +194,9 @@ def _bodies() -> dict[tuple[str, str], Json]:
         ),
         ("PUT", "/api/policies/{vhost}/{name}"): policy(operator=False),
         ("PUT", "/api/operator-policies/{vhost}/{name}"): policy(operator=True),
+        ("PUT", "/api/parameters/{component}/{vhost}/{name}"): _object(
+            {"value": {"type": "object"}}, "value"
+        ),
         ("PUT", "/api/global-parameters/{name}"): _object({"value": {}}, "value"),
         ("POST", "/api/login"): _object({"username": _TEXT, "password": _TEXT}, "username", "password"),
         ("PUT", "/api/nodes/{node}/log-level"): _object({"level": {"enum": list(LEVELS)}}, "level"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from penstock.protocols.http.management.context import Management, Replication
 from penstock.protocols.http.metrics.exposition import Kind, metric
 from penstock.protocols.http.webhooks.delivery.worker import STATES
 from penstock.protocols.http.webhooks.endpoint import Outcome
+from penstock.protocols.links.link import Link, State
 
 __all__ = ["own", "own_of_cluster"]
 
@@ -77,6 +78,7 @@ def own(api: Management) -> Iterator[str]:
         values = [({"quota": scope}, value) for scope, value in of.items()]
         yield metric(f"penstock_publishers_{name}", kind, text, values)  # type: ignore[arg-type]
     yield from _webhooks(api)
+    yield from _links(api)
     if api.replication is not None:
         yield from own_of_cluster(api.replication)
     turns = api.broker.tick.turns
@@ -129,6 +131,29 @@ def own_of_cluster(replication: Replication) -> Iterator[str]:
         "Age of what is known of a node",
         [(labels, node.seen_s) for labels, node in others],
     )
+
+
+def _links(api: Management) -> Iterator[str]:
+    links = list(api.links)
+    states = Counter((link.kind, link.state.value) for link in links)
+    yield metric(
+        "penstock_links",
+        "gauge",
+        "Links to other brokers by state",
+        [({"kind": kind, "state": state}, count) for (kind, state), count in sorted(states.items())],
+    )
+    figures: list[tuple[str, Kind, str, Callable[[Link], int]]] = [
+        ("forwarded_total", "counter", "Messages moved by a link", lambda link: link.counts.forwarded),
+        ("faults_total", "counter", "Times that a link lost a connection", lambda link: link.counts.faults),
+        ("up", "gauge", "1 while a link moves messages", lambda link: int(link.state is State.RUNNING)),
+    ]
+    for name, kind, text, of in figures:
+        yield metric(
+            f"penstock_link_{name}",
+            kind,
+            text,
+            [({"kind": link.kind, "vhost": link.vhost, "link": link.name}, of(link)) for link in links],
+        )
 
 
 def _webhooks(api: Management) -> Iterator[str]:

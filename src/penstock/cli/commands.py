@@ -30,6 +30,7 @@ GROUPS = {
         "topics": ("topics", "streams: what is kept and read again"),
         "subs": ("topics", "subscriptions to topics"),
         "webhooks": ("webhooks", "messages pushed to URLs"),
+        "shovels": ("shovels", "messages moved to and from other brokers by AMQP"),
         "connections": ("manage", "look at clients, close their connections"),
         "users": ("manage", "users, their tags and permissions"),
         "vhosts": ("manage", "virtual hosts"),

@@ -15,6 +15,7 @@ from penstock.config.sections.auth import Auth
 from penstock.config.sections.cluster import Cluster, Kafka
 from penstock.config.sections.events import Events
 from penstock.config.sections.http import Http, Management, Metrics
+from penstock.config.sections.links import Links
 from penstock.config.sections.log import Log
 from penstock.config.sections.mqtt import Mqtt
 from penstock.config.sections.native import Native
@@ -31,6 +32,7 @@ __all__ = [
     "Events",
     "Http",
     "Kafka",
+    "Links",
     "Log",
     "Management",
     "Metrics",
@@ -57,6 +59,7 @@ class Config:
     mqtt: Mqtt = field(default_factory=Mqtt)
     http: Http = field(default_factory=Http)
     webhooks: Webhooks = field(default_factory=Webhooks)
+    links: Links = field(default_factory=Links)
     management: Management = field(default_factory=Management)
     metrics: Metrics = field(default_factory=Metrics)
     native: Native = field(default_factory=Native)

@@ -30,6 +30,7 @@ from penstock.protocols.listening.definitions import OF_FRONTS, Item
 from penstock.router.administration import check_name
 from penstock.router.exchanges.arguments import check_exchange, check_exchange_type, check_same_exchange
 from penstock.router.limits.limits import USER_LIMITS, VHOST_LIMITS, check_limits
+from penstock.router.parameters import Parameter
 from penstock.router.policies.policies import checked
 from penstock.router.queues.arguments import check_arguments
 
@@ -150,6 +151,9 @@ class _Checks:
                     check_limits(value, VHOST_LIMITS)
                 case "operator_policy":
                     self._policy({**value, "name": item.get("name")}, operator=True)
+                case str(component) if component in COMPONENTS:
+                    vhost, name = self._file.vhost_of(item), text_of(item, "name")
+                    self._broker.parameters.checked(Parameter(vhost, component, name, value, ""))
 
     def _policy(self, item: Item, *, operator: bool = False) -> None:
         checked(

@@ -17,11 +17,9 @@ from penstock.protocols.http.management.definitions.differences import differenc
 from penstock.protocols.http.management.definitions.kinds import is_own
 from penstock.protocols.http.management.definitions.loading import Import
 from penstock.protocols.http.management.rates import queue_type
+from penstock.protocols.http.management.resources.parameters import global_parameters
 from penstock.protocols.http.management.resources.users import user_view
-from penstock.protocols.http.management.resources.vhosts import (
-    global_parameters,
-    policy_view,
-)
+from penstock.protocols.http.management.resources.vhosts import policy_view
 from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps, json_response, parsed
 from penstock.protocols.listening.definitions import OF_FRONTS, OF_VHOST, Item, Part
 from penstock.router.vhost.vhost import Vhost
@@ -136,6 +134,11 @@ class _Definitions:
             name = shown.pop("name")
             del shown["vhost"]
             parameters.append({"component": "operator_policy", "name": name, "value": shown})
+        # With their passwords: whoever imports them needs these, and only an administrator exports.
+        parameters += [
+            {"component": one.component, "name": one.name, "value": dict(one.value)}
+            for one in self._api.broker.parameters.of(vhost.name)
+        ]
         queues = [
             {
                 "name": entry.name,

@@ -33,8 +33,8 @@ from penstock.protocols.http.management.definitions.kinds import (
     queue_of,
     vhost_said,
 )
+from penstock.protocols.http.management.resources.parameters import GLOBAL_TABLE
 from penstock.protocols.http.management.resources.users import stored_hash, tags_of
-from penstock.protocols.http.management.resources.vhosts import GLOBAL_TABLE
 from penstock.protocols.http.server.app import ErrorTexts, HttpApp
 from penstock.protocols.http.server.messages import HttpError, parsed
 from penstock.protocols.http.shared.traffic import kept
@@ -43,6 +43,7 @@ from penstock.router.arguments import encode_table
 from penstock.router.authorization.identity import BROKER, Actor
 from penstock.router.authorization.permissions import Permission, TopicPermission
 from penstock.router.errors import NotFound
+from penstock.router.parameters import Parameter
 from penstock.router.rows import row_key
 
 if TYPE_CHECKING:
@@ -264,7 +265,10 @@ class Import:
             return 0
         if component == "vhost-limits":
             return admin.set_vhost_limits(vhost, value)
-        return self._policy({**value, "name": item.get("name")}, vhost, operator=True)
+        if component == "operator_policy":
+            return self._policy({**value, "name": item.get("name")}, vhost, operator=True)
+        user = self._user if self._broker.users.identity(self._user) is not None else ""
+        return self._broker.parameters.put(Parameter(vhost, component, text_of(item, "name"), value, user))
 
     def _put_policy(self, item: Item) -> int:
         return self._policy(item, self.file.vhost_of(item), operator=False)

@@ -79,8 +79,6 @@ def add(api: Management) -> None:
         ("/api/deprecated-features/used", handlers.nothing),
         ("/api/federation-links", handlers.nothing),
         ("/api/federation-links/{vhost}", handlers.nothing),
-        ("/api/shovels", handlers.nothing),
-        ("/api/shovels/{vhost}", handlers.nothing),
         ("/api/nodes", handlers.nodes),
         ("/api/nodes/{node}", handlers.node),
         ("/api/nodes/{node}/memory", handlers.memory),

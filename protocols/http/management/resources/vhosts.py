@@ -1,8 +1,8 @@
-"""Vhosts and what is set for them: limits, policies, operator policies, parameters; and global parameters."""
+"""Vhosts and what is set for them: limits, policies, operator policies."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from penstock.protocols.http.management import views
 from penstock.protocols.http.management.context import (
@@ -19,25 +19,20 @@ from penstock.protocols.http.management.resources.users import tags_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response, parsed
 from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.shared.lists import one_of, reply_list
-from penstock.router.arguments import decode_table, encode_table
 from penstock.router.authorization.permissions import Permission
-from penstock.router.rows import row_key
 
 if TYPE_CHECKING:
     from penstock.router.policies.policies import Policy
     from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["GLOBAL_TABLE", "add", "global_parameters", "policy_view"]
+__all__ = ["add", "policy_view"]
 
 Item = dict[str, Any]
-
-GLOBAL_TABLE: Final = "global_parameter"
-"""Rows: row_key(name) -> name and value. Nothing here acts on them; they are kept for whoever put them."""
 
 
 def add(api: Management) -> None:
     """Serve these paths."""
-    vhosts, parameters = _Vhosts(api), _Parameters(api)
+    vhosts = _Vhosts(api)
     add_route = api.app.routes.add
     for method, path, handler in (
         ("GET", "/api/vhosts", vhosts.index),
@@ -49,16 +44,6 @@ def add(api: Management) -> None:
         ("GET", "/api/vhost-limits/{vhost}", vhosts.limits),
         ("PUT", "/api/vhost-limits/{vhost}/{limit}", vhosts.put_limit),
         ("DELETE", "/api/vhost-limits/{vhost}/{limit}", vhosts.delete_limit),
-        ("GET", "/api/parameters", parameters.index),
-        ("GET", "/api/parameters/{component}", parameters.index),
-        ("GET", "/api/parameters/{component}/{vhost}", parameters.index),
-        ("GET", "/api/parameters/{component}/{vhost}/{name}", parameters.show),
-        ("PUT", "/api/parameters/{component}/{vhost}/{name}", parameters.refuse),
-        ("DELETE", "/api/parameters/{component}/{vhost}/{name}", parameters.show),
-        ("GET", "/api/global-parameters", parameters.index_global),
-        ("GET", "/api/global-parameters/{name}", parameters.show_global),
-        ("PUT", "/api/global-parameters/{name}", parameters.put_global),
-        ("DELETE", "/api/global-parameters/{name}", parameters.delete_global),
     ):
         add_route(method, path, handler)
     for kind, operator in (("policies", False), ("operator-policies", True)):
@@ -255,69 +240,4 @@ class _Policies:
         if self._known(vhost, name) is None:
             raise absent()
         await api.kept(api.broker.administration.delete_policy(vhost.name, name, operator=self._operator))
-        return Response(204)
-
-
-def global_parameters(api: Management) -> list[Item]:
-    """All global parameters, by name."""
-    rows = [decode_table(value) for _, value in api.broker.log.tables.items(GLOBAL_TABLE)]
-    return sorted(rows, key=lambda row: str(row["name"]))
-
-
-class _Parameters:
-    """Run-time parameters belong to plug-ins (shovel, federation), of which there are none here."""
-
-    def __init__(self, api: Management) -> None:
-        self._api = api
-
-    async def index(self, request: Request) -> Response:
-        self._api.require(request, "policymaker")
-        return await reply_list(request, list[Item](), lambda item: item, lambda item: ("",))
-
-    async def show(self, request: Request) -> Response:
-        self._api.require(request, "policymaker")
-        raise absent()
-
-    async def refuse(self, request: Request) -> Response:
-        self._api.require(request, "policymaker")
-        told = f"Validation failed\n\ncomponent {request.names['component']} not found\n"
-        raise HttpError(400, "bad_request", told)
-
-    async def index_global(self, request: Request) -> Response:
-        self._api.require(request, "policymaker")
-        return await reply_list(
-            request,
-            global_parameters(self._api),
-            lambda item: item,
-            lambda item: (item["name"],),
-            in_common=True,
-        )
-
-    def _find(self, name: str) -> Item | None:
-        return next((item for item in global_parameters(self._api) if item["name"] == name), None)
-
-    async def show_global(self, request: Request) -> Response:
-        self._api.require(request, "policymaker")
-        found = self._find(request.names["name"])
-        if found is None:
-            raise absent()
-        return one_of(request, found)
-
-    async def put_global(self, request: Request) -> Response:
-        api = self._api
-        api.require(request)
-        name = request.names["name"]
-        value = fields_of(await request.json(), ("value",))["value"]
-        known = self._find(name) is not None
-        row = encode_table({"name": name, "value": value})
-        await api.kept(api.broker.log.tables.put(GLOBAL_TABLE, row_key(name), row))
-        return Response(204 if known else 201)
-
-    async def delete_global(self, request: Request) -> Response:
-        api = self._api
-        api.require(request)
-        name = request.names["name"]
-        if self._find(name) is None:
-            raise absent()
-        await api.kept(api.broker.log.tables.delete(GLOBAL_TABLE, row_key(name)))
         return Response(204)

@@ -115,11 +115,16 @@ def _rabbitmq(parsed: argparse.Namespace) -> int:
 
 
 def _compare(source: _Side, target: _Side, *, reverse: bool) -> tuple[Report, Any]:
-    from penstock.migrate.rabbitmq.definitions import for_rabbitmq, say_changes, say_ineffective
+    from penstock.migrate.rabbitmq.definitions import (
+        for_rabbitmq,
+        say_changes,
+        say_ineffective,
+        without_shovels,
+    )
     from penstock.migrate.report import Place, Report
 
     report, where = Report(), Place(source.client.address, 0)
-    definitions = source.api.request("GET", "definitions")
+    definitions = without_shovels(source.api.request("GET", "definitions"), where, report)
     if reverse:
         there = target.api.request("GET", "definitions")
         return report, for_rabbitmq(definitions, there, where, report)
@@ -142,7 +147,7 @@ def _mistakes(report: Report) -> list[str]:
 def _move_messages(parsed: argparse.Namespace, source: _Side, target: _Side) -> int:
     from penstock.migrate.rabbitmq.moving import Plan, drain
     from penstock.migrate.rabbitmq.queues import choose
-    from penstock.migrate.rabbitmq.wire import Place
+    from penstock.protocols.links.amqp.place import Place
 
     chosen, left = choose(source.api.request("GET", "queues"), parsed.queues)
     password = secrets.token_urlsafe(24)
@@ -152,8 +157,8 @@ def _move_messages(parsed: argparse.Namespace, source: _Side, target: _Side) -> 
         path = f"permissions/{segment(vhost)}/{_MOVER}"
         target.api.request("PUT", path, {"configure": "", "write": ".*", "read": ""})
     plan = Plan(
-        source=Place(*source.amqp(), source.client.user, source.client.password),
-        target=Place(*target.amqp(), _MOVER, password),
+        source=Place.tcp(*source.amqp(), source.client.user, source.client.password),
+        target=Place.tcp(*target.amqp(), _MOVER, password),
         queues=tuple((queue.vhost, queue.name) for queue in chosen),
         parallel=parsed.parallel,
         follow=parsed.follow,

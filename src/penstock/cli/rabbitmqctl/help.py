@@ -17,6 +17,7 @@ TITLES: Final = (
     "Access Control",
     "Monitoring, observability and health checks",
     "Parameters",
+    "Shovel",
     "Policies",
     "Virtual hosts",
     "Configuration and Environment",

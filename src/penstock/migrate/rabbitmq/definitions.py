@@ -13,9 +13,10 @@ from penstock.migrate.rabbitmq.reasons import without_effect
 from penstock.migrate.report import Fate, Place, Report
 from penstock.protocols.http.management.definitions.differences import difference
 from penstock.protocols.http.management.definitions.kinds import COMPONENTS, is_session
+from penstock.protocols.links.links import SHOVEL
 from penstock.router.limits.limits import RETENTION_BYTES, RETENTION_SECONDS
 
-__all__ = ["for_rabbitmq", "say_changes", "say_ineffective"]
+__all__ = ["for_rabbitmq", "say_changes", "say_ineffective", "without_shovels"]
 
 Item = dict[str, Any]
 Changes = Mapping[str, Mapping[str, list[Item]]]
@@ -64,6 +65,20 @@ def say_ineffective(definitions: Item, place: Place, report: Report) -> None:
         if is_session(item["name"]):
             note = "the queue of an MQTT session; the client subscribes again when it connects"
             report.add(place, f"queues: {_named(item)}", "left out", note)
+
+
+def without_shovels(definitions: Item, place: Place, report: Report) -> Item:
+    """The definitions without shovels, which are noted: one that runs on both sides would take
+    messages there, too, and its ends may have moved.
+    """
+    kept = []
+    for item in definitions.get("parameters", []):
+        if item.get("component") == SHOVEL:
+            note = "put it where it is to run: docs/how-to/shovels.md"
+            report.add(place, f"parameters: {SHOVEL} {_named(item)}", "left out", note)
+        else:
+            kept.append(item)
+    return {**definitions, "parameters": kept}
 
 
 def _tables(definitions: Item) -> Iterator[tuple[str, Item, Mapping[str, Any]]]:

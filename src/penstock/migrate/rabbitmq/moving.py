@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.errors import PenstockError
 from penstock.migrate.rabbitmq.shovel import Shovel
-from penstock.migrate.rabbitmq.wire import Closed, Place
-from penstock.migrate.report import MigrationError
+from penstock.protocols.links.amqp.place import Place
+from penstock.protocols.links.amqp.wire import Closed
 
 __all__ = ["Drained", "Plan", "drain"]
 
@@ -83,7 +84,7 @@ async def _drain(plan: Plan, result: Drained, on_moved: Callable[[int], None]) -
                 result.failure = str(error)
                 return result
             lost: Exception = error
-        except MigrationError as error:
+        except PenstockError as error:
             result.failure = str(error)
             return result
         except OSError as error:

@@ -9,8 +9,6 @@ under way, at most `WINDOW` of a queue, and loses none.
 from __future__ import annotations
 
 import asyncio
-import struct
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,9 +16,12 @@ from typing import Any, Final
 import pamqp.frame
 from pamqp import commands
 
+from penstock.errors import PenstockError
 from penstock.migrate.rabbitmq.copies import harmless
-from penstock.migrate.rabbitmq.wire import CHANNEL, HEADER, METHOD, Connection, Place, Raw, method_of
 from penstock.migrate.report import MigrationError
+from penstock.protocols.links.amqp.place import Place
+from penstock.protocols.links.amqp.under_way import UnderWay, delivery_tag, is_delivery
+from penstock.protocols.links.amqp.wire import CHANNEL, HEADER, METHOD, Connection, method_of
 
 __all__ = ["WINDOW", "Shovel"]
 
@@ -29,9 +30,6 @@ WINDOW: Final = 1000
 _PAUSE_S: Final = 0.2
 """Between two looks at a queue that others still publish into."""
 _STARVED_S: Final = 30.0
-_DELIVER: Final = b"\x00\x3c\x00\x3c"
-_ACK: Final = b"\x00\x3c\x00\x50"
-_TAG: Final = struct.Struct(">Q")
 
 
 @dataclass(slots=True)
@@ -52,13 +50,17 @@ class Shovel:
 
         Raises:
             Closed: a broker refused something; `code` says what.
-            MigrationError: the target does not take the messages.
+            LinkError: the target does not take the messages.
+            MigrationError: the source does not give them.
             OSError: a connection is lost. Run it again.
 
         """
-        async with await Connection.open(self.target, self.vhost) as target:
+        product = "penstock migrate"
+        async with await Connection.open(self.target, self.vhost, product=product) as target:
             await target.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
-            async with await Connection.open(self.source, self.vhost, frame_max=target.frame_max) as source:
+            async with await Connection.open(
+                self.source, self.vhost, frame_max=target.frame_max, product=product
+            ) as source:
                 await source.call(commands.Basic.Qos(0, WINDOW, False), commands.Basic.QosOk)
                 await _Run(self, source, target).run()
 
@@ -72,12 +74,10 @@ class _Run:
         self._target = target
         publish = commands.Basic.Publish(exchange="", routing_key=shovel.queue, mandatory=True)
         self._publish = pamqp.frame.marshal(publish, CHANNEL)
-        self._under_way: deque[int] = deque()
-        """Delivery tags of what is published and not acknowledged at the source."""
-        self._first = 1
-        """The publish number of the first of them."""
-        self._confirmed: set[int] = set()
-        """Publish numbers behind it that are confirmed."""
+        self._under_way = UnderWay(
+            no_place=f"the target has no queue '{shovel.queue}'; move the definitions first",
+            refused=f"queue '{shovel.queue}' of the target refuses messages; raise its limit (x-max-length)",
+        )
         self._moved_at = 0.0
         self._looking = False
         self._seen_empty = False
@@ -96,7 +96,7 @@ class _Run:
                 confirms.cancel()
         except ExceptionGroup as errors:
             # Both sides may fail at once; the reason that a broker gave is worth more.
-            raise min(errors.exceptions, key=lambda error: not isinstance(error, MigrationError)) from None
+            raise min(errors.exceptions, key=lambda error: not isinstance(error, PenstockError)) from None
 
     async def _take_messages(self) -> None:
         """Until the source has no more."""
@@ -105,11 +105,9 @@ class _Run:
             for raw in await self._source.frames():
                 if raw[0] != METHOD:
                     out.append(harmless(raw[1]) if raw[0] == HEADER else raw[1])
-                elif raw[1][7:11] == _DELIVER:
-                    # The tag stands behind the consumer's tag.
-                    at = 12 + raw[1][11]
+                elif is_delivery(raw):
                     self._seen_empty = False
-                    self._under_way.append(_TAG.unpack_from(raw[1], at)[0])
+                    self._under_way.published(delivery_tag(raw))
                     out.append(self._publish)
                 elif await self._is_done(method_of(raw)):
                     return
@@ -159,35 +157,15 @@ class _Run:
             try:
                 for raw in frames:
                     if raw[0] == METHOD:
-                        self._take_confirm(raw)
+                        self._under_way.confirmed(raw)
             finally:
                 # A refusal may stand behind confirms.
                 self._settle()
             await self._source.drain()
 
-    def _take_confirm(self, raw: Raw) -> None:
-        if raw[1][7:11] == _ACK:
-            (number,) = _TAG.unpack_from(raw[1], 11)
-            multiple = raw[1][19] & 1
-            self._confirmed.update(range(self._first, number + 1) if multiple else (number,))
-            return
-        method: Any = method_of(raw)
-        queue = self._shovel.queue
-        if isinstance(method, commands.Basic.Return):
-            raise MigrationError(f"the target has no queue '{queue}'", remedy="move the definitions first")
-        if isinstance(method, commands.Basic.Nack):
-            raise MigrationError(
-                f"queue '{queue}' of the target refuses messages", remedy="raise its limit (x-max-length)"
-            )
-
     def _settle(self) -> None:
         """Acknowledge at the source all messages up to the first that is not confirmed."""
-        tag = moved = 0
-        while self._first in self._confirmed:
-            self._confirmed.remove(self._first)
-            self._first += 1
-            tag = self._under_way.popleft()
-            moved += 1
+        tag, moved = self._under_way.settled()
         if moved:
             self._source.send(commands.Basic.Ack(tag, multiple=True))
             self._shovel.on_moved(moved)

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import pamqp.frame
@@ -22,9 +21,10 @@ from pamqp import commands
 from pamqp.base import Frame
 from pamqp.heartbeat import Heartbeat
 
-from penstock.migrate.report import MigrationError
+from penstock.protocols.links.amqp.place import Place
+from penstock.protocols.links.errors import LinkError
 
-__all__ = ["BODY", "CHANNEL", "HEADER", "METHOD", "Closed", "Connection", "Place", "Raw", "method_of"]
+__all__ = ["BODY", "CHANNEL", "HEADER", "METHOD", "Closed", "Connection", "Raw", "method_of"]
 
 METHOD: Final = 1
 HEADER: Final = 2
@@ -38,8 +38,8 @@ _HEAD: Final = struct.Struct(">BHI")
 _END: Final = 0xCE
 _READ: Final = 256 << 10
 _FRAME_MAX: Final = 128 << 10
-_HEARTBEAT_S: Final = 20
 _SILENCE_MAX_S: Final = 60.0
+"""Without heartbeats."""
 _FAREWELL_S: Final = 5.0
 _CLOSE_OK: Final = pamqp.frame.marshal(commands.Connection.CloseOk(), 0)
 _CAPABILITIES: Final = {
@@ -50,23 +50,13 @@ _CAPABILITIES: Final = {
 }
 
 
-class Closed(MigrationError):
+class Closed(LinkError):
     """The broker closed the channel or the connection, and said why."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"the broker closed with {code}: {text}")
         self.code = code
         """As AMQP has it: 404, 403, 320, ..."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a broker listens, without TLS, and who logs in."""
-
-    host: str
-    port: int
-    user: str
-    password: str
 
 
 def method_of(raw: Raw) -> Frame | None:
@@ -85,46 +75,64 @@ class Connection:
         self._writer = writer
         self._buffer = b""
         self._beating: asyncio.Task[None] | None = None
+        self._silence_max_s: float | None = _SILENCE_MAX_S
         self.frame_max = _FRAME_MAX
 
     @classmethod
-    async def open(cls, place: Place, vhost: str, *, frame_max: int = _FRAME_MAX) -> Self:
+    async def open(
+        cls, place: Place, vhost: str, *, frame_max: int = _FRAME_MAX, product: str = "penstock"
+    ) -> Self:
         """Connect, log in, and open the channel.
 
         Args:
             place: Where to.
             vhost: To open.
             frame_max: The largest frame that may come, in bytes.
+            product: How the client names itself.
 
         Raises:
             Closed: the broker refused the login or the vhost.
             OSError: it cannot be reached.
 
         """
-        reader, writer = await asyncio.open_connection(place.host, place.port, limit=_READ)
-        made = cls(reader, writer)
         try:
-            await made._login(place, vhost, frame_max)
-        except BaseException:
-            await made.close()
-            raise
-        made._beating = asyncio.create_task(made._beat())
+            async with asyncio.timeout(place.timeout_s):
+                made = cls(*await place.connect())
+                try:
+                    heartbeat_s = await made._login(place, vhost, frame_max, product)
+                except BaseException:
+                    await made.close()
+                    raise
+        except TimeoutError:
+            raise ConnectionError(f"no answer within {place.timeout_s:g} s") from None
+        if heartbeat_s:
+            made._silence_max_s = 3.0 * heartbeat_s
+            made._beating = asyncio.create_task(made._beat(heartbeat_s / 2))
+        elif not place.heartbeat_s:
+            made._silence_max_s = None
         return made
 
-    async def _login(self, place: Place, vhost: str, frame_max: int) -> None:
+    async def _login(self, place: Place, vhost: str, frame_max: int, product: str) -> int:
+        """The interval of heartbeats, in seconds; 0 = there are none."""
         self._writer.write(b"AMQP\x00\x00\x09\x01")
         await self._wait(commands.Connection.Start)
-        properties: Any = {"product": "penstock migrate", "capabilities": dict(_CAPABILITIES)}
-        response = f"\0{place.user}\0{place.password}"
+        properties: Any = {
+            "product": product,
+            "connection_name": product,
+            "capabilities": dict(_CAPABILITIES),
+        }
+        mechanism, response = "PLAIN", f"\0{place.user}\0{place.password}"
+        if place.external:
+            mechanism, response = "EXTERNAL", ""
         tune = await self.call(
-            commands.Connection.StartOk(client_properties=properties, response=response),
-            commands.Connection.Tune,
-            channel=0,
+            commands.Connection.StartOk(properties, mechanism, response), commands.Connection.Tune, channel=0
         )
         self.frame_max = min(tune.frame_max or _FRAME_MAX, frame_max)
-        self.send(commands.Connection.TuneOk(CHANNEL, self.frame_max, _HEARTBEAT_S), channel=0)
+        heartbeat_s = min(tune.heartbeat or place.heartbeat_s, place.heartbeat_s)
+        self.send(commands.Connection.TuneOk(CHANNEL, self.frame_max, heartbeat_s), channel=0)
         await self.call(commands.Connection.Open(vhost), commands.Connection.OpenOk, channel=0)
         await self.call(commands.Channel.Open(), commands.Channel.OpenOk)
+        return heartbeat_s
 
     async def __aenter__(self) -> Self:
         return self
@@ -146,9 +154,9 @@ class Connection:
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
-    async def _beat(self) -> None:
+    async def _beat(self, every_s: float) -> None:
         while True:
-            await asyncio.sleep(_HEARTBEAT_S / 2)
+            await asyncio.sleep(every_s)
             self._writer.write(pamqp.frame.marshal(Heartbeat(), 0))
 
     # Out
@@ -185,7 +193,7 @@ class Connection:
             if found:
                 return found
             try:
-                async with asyncio.timeout(_SILENCE_MAX_S):
+                async with asyncio.timeout(self._silence_max_s):
                     piece = await self._reader.read(_READ)
             except TimeoutError:
                 raise ConnectionResetError("the broker is silent") from None

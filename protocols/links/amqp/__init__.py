@@ -1,0 +1,1 @@
+"""AMQP 0-9-1 as a client: the connection, the relay of messages, shovels and their settings."""

@@ -1,0 +1,127 @@
+"""All links of a worker: begun when the gateway serves, changed with their parameters, ended at a stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from penstock.protocols.links.amqp.settings import local_vhosts, shovel_settings, unmasked
+from penstock.protocols.links.amqp.shovel import Shovel
+from penstock.protocols.links.link import Link
+from penstock.protocols.links.local import Local
+from penstock.router.errors import InvalidParameter
+from penstock.router.parameters import Parameter
+
+if TYPE_CHECKING:
+    from penstock.protocols.listening.registry import Registry
+    from penstock.router.broker import Broker
+
+__all__ = ["SHOVEL", "Links"]
+
+SHOVEL: Final = "shovel"
+"""The component of shovels' parameters, as RabbitMQ has it."""
+
+_Key = tuple[str, str]
+
+
+class Links:
+    """See the module. It is the component `shovel` of the broker's parameters, too."""
+
+    def __init__(self, broker: Broker, registry: Registry, *, max_links: int, cluster: str) -> None:
+        """`cluster`: the name of this gateway. Nothing runs before `start`."""
+        self._broker = broker
+        self._local = Local(broker, registry)
+        self._max = max_links
+        self._cluster = cluster
+        self._links: dict[_Key, tuple[Link, asyncio.Task[None]]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._started = False
+        broker.parameters.components[SHOVEL] = self
+
+    def start(self) -> None:
+        """Begin all: front ends accept connections."""
+        self._started = True
+        for vhost in self._broker.vhosts:
+            for parameter in self._broker.parameters.of(vhost, SHOVEL):
+                self._begin(parameter, None)
+
+    async def stop(self) -> None:
+        """End all, and wait for it."""
+        self._started = False
+        for key in list(self._links):
+            self._end(key)
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter([link for link, _ in self._links.values()])
+
+    def of(self, vhost: str) -> list[Link]:
+        """Those of a vhost, by name."""
+        return [link for (of, _), (link, _) in sorted(self._links.items()) if of == vhost]
+
+    def restart(self, vhost: str, name: str) -> None:
+        """End a link that is there, and begin it again at once."""
+        parameter = self._broker.parameters.get(vhost, SHOVEL, name)
+        if parameter is not None:
+            self.changed(parameter, parameter)
+
+    # As a component
+
+    def check(self, parameter: Parameter, known: Parameter | None) -> Parameter:
+        """See `Component.check`."""
+        if known is not None:
+            parameter = replace(parameter, value=unmasked(parameter.value, known.value))
+        elif len(self._links) >= self._max:
+            raise InvalidParameter(f"links.max_links is {self._max}", remedy="raise it, or delete a link")
+        try:
+            settings = shovel_settings(parameter.value)
+        except ValueError as error:
+            raise InvalidParameter(f"Validation failed\n\n{error}\n") from None
+        identity = self._broker.users.identity(parameter.user) if parameter.user else None
+        for vhost in local_vhosts(settings):
+            if identity is not None and not self._broker.authorizer.enter(identity, vhost):
+                told = f'user "{parameter.user}" may not connect to vhost "{vhost}"'
+                raise InvalidParameter(f"Validation failed\n\n{told}\n")
+        return parameter
+
+    def changed(self, before: Parameter | None, now: Parameter | None) -> None:
+        """See `Component.changed`."""
+        if not self._started:
+            return
+        old = None if before is None else self._end((before.vhost, before.name))
+        if now is not None:
+            self._begin(now, old)
+
+    def _end(self, key: _Key) -> asyncio.Task[None] | None:
+        _, task = self._links.pop(key, (None, None))
+        if task is not None and not task.done():
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+            task.cancel()
+            return task
+        return None
+
+    def _begin(self, parameter: Parameter, old: asyncio.Task[None] | None) -> None:
+        """Run a link, once the `old` one of its name is over."""
+        user = parameter.user or self._broker.users.default_user
+        link = Shovel(
+            parameter.vhost,
+            parameter.name,
+            shovel_settings(parameter.value),
+            user,
+            self._local,
+            self._cluster,
+        )
+        task = asyncio.get_running_loop().create_task(self._run(link, old))
+        self._links[parameter.vhost, parameter.name] = link, task
+
+    async def _run(self, link: Shovel, old: asyncio.Task[None] | None) -> None:
+        if old is not None:
+            await asyncio.wait([old])
+        await link.run()
+        if link.remaining == 0:
+            self._broker.parameters.clear(link.vhost, SHOVEL, link.name)
+            self._broker.tick.schedule()

@@ -1,0 +1,60 @@
+"""`penstock shovels ...`: make shovels, look at them and restart them, through the management address."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Final
+
+from penstock.cli.client import Client
+from penstock.cli.nouns import Item, argument, columns, filled, json_object, list_of, of_a_thing, verbs_of
+from penstock.cli.parsing import Builder, Parser
+
+__all__ = ["COMMANDS"]
+
+_SHOWN = "name,state,src_queue,src_exchange,dest_queue,dest_exchange,messages_ready,pending,forwarded,reason"
+_ONE = "shovels/vhost/{vhost}/{name}"
+_PARAMETER = "parameters/shovel/{vhost}/{name}"
+
+
+def _add_shovels(parser: Parser) -> None:
+    vhost = argument("--vhost", default="/", help="the vhost (default: /)")
+    name = argument("name", metavar="NAME")
+    shovels = verbs_of(parser)
+    shovels("list", list_of("shovels/{vhost}"), vhost, columns(_SHOWN), help="list shovels and their state")
+    shovels("show", _show, vhost, name, help="a shovel's ends, state and figures")
+    shovels(
+        "create",
+        _create,
+        vhost,
+        name,
+        argument(
+            "settings",
+            metavar="JSON",
+            type=json_object,
+            help='as RabbitMQ has them: {"src-uri": "amqp://", "src-queue": ..., "dest-uri": ..., ...}',
+        ),
+        help="make a shovel, or change one",
+    )
+    shovels("delete", _delete, vhost, name, help="end a shovel; its queues stay")
+    shovels("restart", _restart, vhost, name, help="connect both ends anew, at once")
+
+
+def _show(client: Client, parsed: argparse.Namespace) -> None:
+    found: Item = of_a_thing("GET", client, _ONE, parsed)
+    print(json.dumps(found, indent=2))
+
+
+def _create(client: Client, parsed: argparse.Namespace) -> None:
+    client.request("PUT", filled(_PARAMETER, parsed), {"value": parsed.settings})
+
+
+def _delete(client: Client, parsed: argparse.Namespace) -> None:
+    of_a_thing("DELETE", client, _ONE, parsed)
+
+
+def _restart(client: Client, parsed: argparse.Namespace) -> None:
+    of_a_thing("DELETE", client, f"{_ONE}/restart", parsed)
+
+
+COMMANDS: Final[dict[str, Builder]] = {"shovels": _add_shovels}

@@ -1,0 +1,23 @@
+"""The section `links`: shovels and bridges to other brokers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.config.kinds import Count, option
+
+__all__ = ["Links"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """Links to other brokers; see docs/how-to/shovels.md. You make shovels over HTTP."""
+
+    max_links: int = field(
+        default=200,
+        metadata=option(
+            Count(0, 10_000),
+            "Shovels there may be, in all vhosts of a worker together. Each holds two connections. "
+            "0 = none can be made.",
+        ),
+    )

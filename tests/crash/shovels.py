@@ -1,0 +1,130 @@
+"""Shovels over kills: python -m tests.crash.shovels [--messages N] [--kills N].
+
+A publisher fills a queue of RabbitMQ. A shovel of the gateway takes its messages into the gateway, a second
+one brings them back into another queue of RabbitMQ. Both brokers are killed and started again meanwhile. Then
+each confirmed message must have arrived, and no more may have come twice than kills may repeat. Exit code 0
+only when that holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pamqp import commands
+
+from tests.crash.moves_rabbitmq import Client, Publisher, Queue, consume, working
+from tests.support.amqp_client import Connection
+from tests.support.brokers import Gateway, RabbitMQ
+from tests.support.data_plane import until
+from tests.support.management import SETTINGS, Api
+
+_PREFETCH = 500
+_LIMIT_S = 300.0
+
+
+@dataclass
+class Report:
+    """The result of a run."""
+
+    confirmed: int
+    lost: int
+    twice: int
+    kills: int
+    took_s: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is lost, and duplicates are only those of kills: of two shovels."""
+        return self.lost == 0 and self.twice <= self.kills * 2 * _PREFETCH
+
+
+def put(api: Api, name: str, **value: Any) -> None:
+    """Make a shovel that connects again soon."""
+    settings = {key.replace("_", "-"): one for key, one in value.items()}
+    settings |= {"src-prefetch-count": _PREFETCH, "reconnect-delay": 0.2}
+    assert api.status("PUT", f"parameters/shovel/%2F/{name}", {"value": settings}) == 201
+
+
+def run(rabbitmq: RabbitMQ, gateway: Gateway, *, messages: int, kills: int, seed: int) -> Report:
+    """Both brokers run; see the module."""
+    chance = random.Random(seed)
+    there, back = Queue("there", rabbitmq, rabbitmq), Queue("back", rabbitmq, rabbitmq)
+    with Connection(rabbitmq.amqp_port) as connection:
+        connection.channel()
+        for queue in (there, back):
+            connection.call(1, commands.Queue.Declare(queue=queue.name, durable=True))
+    api = Api(gateway)
+    uri = f"amqp://guest:guest@127.0.0.1:{rabbitmq.amqp_port}"
+    put(api, "in", src_uri=uri, src_queue="there", dest_uri="amqp://", dest_queue="here")
+    put(api, "out", src_uri="amqp://", src_queue="here", dest_uri=uri, dest_queue="back")
+    api.close()
+    publisher = Client([there], Publisher(), confirms=True)
+    began = time.monotonic()
+
+    def publish() -> None:
+        if there.sent < messages:
+            publisher.turn(lambda queue: queue.publishes_to)
+        else:
+            time.sleep(0.01)
+
+    with working(publish):
+        for number in range(kills):
+            broker = (rabbitmq, gateway)[number % 2]
+            time.sleep(chance.uniform(0.5, 3.0))
+            broker.kill9()
+            broker.start()
+        until(lambda: there.sent >= messages, _LIMIT_S)
+    publisher.close()
+    consumer = Client([back], consume, confirms=False)
+
+    def all_arrived() -> bool:
+        while consumer.turn(lambda queue: queue.consumes_from):
+            pass
+        return there.confirmed <= back.received.keys()
+
+    try:
+        until(all_arrived, _LIMIT_S)
+    except AssertionError:
+        pass  # the report says what is lost
+    consumer.close()
+    return Report(
+        confirmed=len(there.confirmed),
+        lost=len(there.confirmed - back.received.keys()),
+        twice=sum(back.received.values()) - len(back.received),
+        kills=kills,
+        took_s=time.monotonic() - began,
+    )
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.shovels")
+    parser.add_argument("--messages", type=int, default=100_000)
+    parser.add_argument("--kills", type=int, default=20, help="of RabbitMQ and the gateway in turn")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="penstock-shovels-") as name:
+        folder = Path(name)
+        with (
+            RabbitMQ(folder / "rabbitmq") as rabbitmq,
+            Gateway(folder / "gateway", settings=SETTINGS) as gateway,
+        ):
+            # The port of the management API stays over a restart.
+            gateway.settings["management.listen"] = f"127.0.0.1:{gateway.ports['management']}"
+            report = run(rabbitmq, gateway, messages=options.messages, kills=options.kills, seed=options.seed)
+            if not report.ok:
+                print(gateway.log_tail(100))
+    print(report)
+    print("PASS" if report.ok else "FAIL")
+    return 0 if report.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Headers that a shovel adds: the others keep their bytes, and pamqp reads the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pamqp.frame
+from hypothesis import given
+from hypothesis import strategies as st
+from pamqp import commands
+from pamqp.header import ContentHeader
+
+from penstock.protocols.links.amqp.header import entries, table_of, with_entry, with_first, with_properties
+
+_NAMES = st.sampled_from(["a", "x-shovelled", "x-shovelled-timestamp", "b"])
+_VALUES = st.none() | st.booleans() | st.text(max_size=5) | st.lists(st.integers(0, 9), max_size=2)
+_HEADERS = st.none() | st.dictionaries(_NAMES, _VALUES, max_size=4)
+_OTHERS = st.sampled_from([{}, {"content_type": "x/y", "app_id": "me"}, {"content_encoding": "gzip"}])
+
+
+def header(headers: dict[str, Any] | None, **more: Any) -> bytes:
+    return pamqp.frame.marshal(
+        ContentHeader(0, 3, commands.Basic.Properties(headers=headers or None, **more)), 1
+    )
+
+
+def properties(frame: bytes) -> dict[str, Any]:
+    size, _, found = pamqp.frame.unmarshal(frame)
+    assert isinstance(found, ContentHeader) and size == len(frame) and found.body_size == 3
+    return {name: value for name, value in found.properties if value is not None}
+
+
+def raw(frame: bytes) -> dict[bytes, bytes]:
+    return {frame[at + 1 : kind]: frame[kind:end] for at, kind, end in entries(frame, *table_of(frame))}
+
+
+@given(_HEADERS, _OTHERS)
+def test_a_header_is_set_and_the_others_stay(headers: dict[str, Any] | None, more: dict[str, str]) -> None:
+    before = header(headers, **more)
+    made = with_entry(before, b"x-shovelled-timestamp", b"l" + (7).to_bytes(8, "big"))
+    wanted = {**properties(before), "headers": {**(headers or {}), "x-shovelled-timestamp": 7}}
+    assert properties(made) == wanted
+    assert raw(made) == raw(before) | {b"x-shovelled-timestamp": b"l" + (7).to_bytes(8, "big")}
+
+
+@given(_HEADERS, _OTHERS)
+def test_a_table_is_put_in_front_of_those_before(
+    headers: dict[str, Any] | None, more: dict[str, str]
+) -> None:
+    made = with_first(header(headers, **more), b"x-shovelled", {"by": "me"})
+    earlier = (headers or {}).get("x-shovelled")
+    wanted = [{"by": "me"}, *(earlier if isinstance(earlier, list) else [])]
+    assert properties(made)["headers"] == {**(headers or {}), "x-shovelled": wanted}
+
+
+@given(_HEADERS, _OTHERS)
+def test_properties_are_set(headers: dict[str, Any] | None, more: dict[str, str]) -> None:
+    before = header(headers, **more)
+    made = with_properties(before, {"delivery_mode": 2, "type": "t"})
+    assert properties(made) == {**properties(before), "delivery_mode": 2, "message_type": "t"}

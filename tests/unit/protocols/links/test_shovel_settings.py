@@ -1,0 +1,92 @@
+"""The value of a shovel's parameter: names, defaults, mistakes, and what is shown of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.protocols.links.amqp.settings import local_vhosts, shovel_settings, shown, unmasked
+
+_LEAST = {"src-uri": "amqp://", "src-queue": "q", "dest-uri": "amqp://u:secret@h"}
+
+
+def test_defaults_are_rabbitmqs() -> None:
+    made = shovel_settings(_LEAST)
+    assert made.ack_mode == "on-confirm" and made.reconnect_delay_s == 5.0
+    assert made.source.prefetch == 1000 and made.source.delete_after == "never"
+    assert made.destination.queue is made.destination.exchange is made.destination.key is None
+
+
+def test_all_names() -> None:
+    made = shovel_settings(
+        {
+            "src-protocol": "amqp091",
+            "src-uri": ["amqp://", "amqp:///v"],
+            "src-exchange": "e",
+            "src-exchange-key": "k",
+            "src-prefetch-count": 7,
+            "src-delete-after": 9,
+            "dest-protocol": "amqp091",
+            "dest-uri": "amqp://h",
+            "dest-exchange": "",
+            "dest-exchange-key": "to",
+            "dest-add-forward-headers": True,
+            "dest-publish-properties": {"delivery_mode": 2},
+            "ack-mode": "no-ack",
+            "reconnect-delay": 0,
+        }
+    )
+    assert made.source.uris == ("amqp://", "amqp:///v")
+    assert (made.source.queue, made.source.exchange, made.source.key) == (None, "e", "k")
+    assert (made.source.prefetch, made.source.delete_after) == (7, 9)
+    assert (made.destination.exchange, made.destination.key) == ("", "to")
+    assert made.destination.forward_headers and made.destination.properties == {"delivery_mode": 2}
+    assert (made.ack_mode, made.reconnect_delay_s) == ("no-ack", 0.0)
+    assert local_vhosts(made) == {"/", "v"}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"src-uri": None}, "src-uri should be a URI"),
+        ({"dest-uri": []}, "dest-uri should be a URI"),
+        ({"dest-uri": "amqp://u:secret@h:x"}, "dest-uri not a valid URI"),
+        ({"src-exchange": "e"}, "Cannot specify 'src-exchange' and 'src-queue'"),
+        ({"dest-queue": "q", "dest-exchange": "e"}, "Cannot specify 'dest-exchange' and 'dest-queue'"),
+        ({"src-protocol": "amqp10"}, "src-protocol amqp10 is not supported by shovels here: use amqp091"),
+        ({"dest-protocol": "mqtt"}, "dest-protocol should be amqp091"),
+        ({"ack-mode": "often"}, "ack-mode should be one of on-confirm, on-publish, no-ack"),
+        ({"src-prefetch-count": 0}, "src-prefetch-count should be a number from 1 to 65535"),
+        ({"src-delete-after": "soon"}, "src-delete-after should be never, queue-length or a number"),
+        ({"reconnect-delay": True}, "reconnect-delay should be a number"),
+        ({"dest-add-forward-headers": 1}, "dest-add-forward-headers should be boolean"),
+        ({"dest-publish-properties": {"color": 1}}, "has color, which is no property"),
+        ({"src-key": "k"}, 'Unrecognised terms [src-key] in <<"shovel">>'),
+        ({"dest-uri": "amqp://u:******@h"}, "dest-uri has a password that was hidden"),
+    ],
+)
+def test_a_mistake_is_told_without_passwords(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError) as error:
+        shovel_settings({**_LEAST, **change})
+    assert told in str(error.value) and "secret" not in str(error.value)
+
+
+def test_what_is_missing_is_told() -> None:
+    with pytest.raises(ValueError) as error:
+        shovel_settings({})
+    assert str(error.value).splitlines() == [
+        'Key "src-uri" not found in <<"shovel">>',
+        'Key "dest-uri" not found in <<"shovel">>',
+        "Must specify 'src-exchange' or 'src-queue'",
+    ]
+
+
+def test_passwords_are_hidden_and_come_back() -> None:
+    value = {**_LEAST, "src-uri": ["amqp://a:secret@h", "amqp://"]}
+    seen = shown(value)
+    assert "secret" not in repr(seen) and seen["src-queue"] == "q"
+    assert unmasked({**seen, "src-queue": "r"}, value) == {**value, "src-queue": "r"}
+    # Another host does not get the password of before.
+    moved = {**seen, "dest-uri": "amqp://u:******@other"}
+    assert unmasked(moved, value)["dest-uri"] == "amqp://u:******@other"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -11,10 +11,12 @@ from penstock.protocols.links.amqp.settings import local_vhosts, shovel_settings
 from penstock.protocols.links.amqp.shovel import Shovel
 from penstock.protocols.links.link import Link
 from penstock.protocols.links.local import Local
+from penstock.protocols.links.mqtt.bridge import Bridge
 from penstock.router.errors import InvalidParameter
 from penstock.router.parameters import Parameter
 
 if TYPE_CHECKING:
+    from penstock.config.bridges import Bridge as Settings
     from penstock.protocols.listening.registry import Registry
     from penstock.router.broker import Broker
 
@@ -29,12 +31,34 @@ _Key = tuple[str, str]
 class Links:
     """See the module. It is the component `shovel` of the broker's parameters, too."""
 
-    def __init__(self, broker: Broker, registry: Registry, *, max_links: int, cluster: str) -> None:
-        """`cluster`: the name of this gateway. Nothing runs before `start`."""
+    def __init__(
+        self,
+        broker: Broker,
+        registry: Registry,
+        *,
+        max_links: int,
+        bridges: Sequence[Settings],
+        receive_maximum: int,
+        cluster: str,
+    ) -> None:
+        """Nothing runs before `start`.
+
+        Args:
+            broker: Whose messages are moved.
+            registry: Its front ends, once there are some.
+            max_links: Shovels that there may be.
+            bridges: From the configuration; those of other workers' vhosts are theirs.
+            receive_maximum: Messages that the gateway takes from an MQTT client at a time.
+            cluster: The name of this gateway.
+
+        """
         self._broker = broker
         self._local = Local(broker, registry)
         self._max = max_links
         self._cluster = cluster
+        self._settings = bridges
+        self._receive_maximum = receive_maximum
+        self._bridges: list[tuple[Bridge, asyncio.Task[None]]] = []
         self._links: dict[_Key, tuple[Link, asyncio.Task[None]]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._started = False
@@ -46,19 +70,31 @@ class Links:
         for vhost in self._broker.vhosts:
             for parameter in self._broker.parameters.of(vhost, SHOVEL):
                 self._begin(parameter, None)
+        for settings in self._settings:
+            if self._broker.elsewhere(settings.vhost) is None:
+                user = settings.local_username or self._broker.users.default_user
+                bridge = Bridge(settings, user, self._local, self._receive_maximum)
+                self._bridges.append((bridge, asyncio.get_running_loop().create_task(bridge.run())))
 
     async def stop(self) -> None:
         """End all, and wait for it."""
         self._started = False
         for key in list(self._links):
             self._end(key)
-        if self._ending:
-            await asyncio.wait(self._ending)
+        for _, task in self._bridges:
+            task.cancel()
+        if tasks := [*self._ending, *(task for _, task in self._bridges)]:
+            await asyncio.wait(tasks)
 
     def __iter__(self) -> Iterator[Link]:
-        return iter([link for link, _ in self._links.values()])
+        return iter([*(link for link, _ in self._links.values()), *self.bridges])
 
-    def of(self, vhost: str) -> list[Link]:
+    @property
+    def bridges(self) -> list[Bridge]:
+        """All bridges, as they are configured."""
+        return [bridge for bridge, _ in self._bridges]
+
+    def shovels(self, vhost: str) -> list[Link]:
         """Those of a vhost, by name."""
         return [link for (of, _), (link, _) in sorted(self._links.items()) if of == vhost]
 

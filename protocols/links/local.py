@@ -47,6 +47,12 @@ class Local:
             raise LinkError(told, remedy="name a host in the URI, or correct the vhost")
         return self._broker.users.ticket(user).decode()
 
+    def waiting(self, vhost: str, client_id: str) -> int | None:
+        """Messages that wait in the session of an MQTT client; None: there is none."""
+        found = self._broker.vhosts.get(vhost)
+        entry = None if found is None else found.sessions.get(client_id)
+        return None if entry is None else entry.queue.ready_count
+
     async def connect(self, protocol: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the front end `protocol`: "amqp" or "mqtt".
 

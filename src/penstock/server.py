@@ -323,7 +323,14 @@ async def running(
     registry = Registry()
     registry.memory = memory = watch_memory(config, log, tick)
     front_ends = registry.front_ends
-    links = Links(broker, registry, max_links=config.links.max_links, cluster=_name(config, replica))
+    links = Links(
+        broker,
+        registry,
+        max_links=config.links.max_links,
+        bridges=config.links.bridges,
+        receive_maximum=config.mqtt.receive_maximum,
+        cluster=_name(config, replica),
+    )
     importing: Import | None = None
     try:
         if config.management.load_definitions:

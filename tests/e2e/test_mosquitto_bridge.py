@@ -20,7 +20,7 @@ pytestmark = pytest.mark.penstock_only("a bridge between Mosquitto and penstock"
 class Client:
     """Remembers what it gets."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, topic: str = "#") -> None:
         self.got: Counter[tuple[str, bytes]] = Counter()
         self.retained: set[str] = set()
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class Client:
         self._client.on_subscribe = lambda *_: subscribed.set()
         self._client.connect("127.0.0.1", port)
         self._client.loop_start()
-        self._client.subscribe([("#", 1)])
+        self._client.subscribe([(topic, 2)])
         assert subscribed.wait(LIMIT_S)
 
     def _came(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
@@ -40,7 +40,7 @@ class Client:
                 self.retained.add(message.topic)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        self._client.publish(topic, payload, 1, retain=retain).wait_for_publish(LIMIT_S)
+        self._client.publish(topic, payload, 2, retain=retain).wait_for_publish(LIMIT_S)
 
     def wait(self, topic: str, payload: bytes) -> None:
         wait(lambda: self.got[topic, payload] > 0, f"{topic} {payload!r}")

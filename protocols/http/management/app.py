@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.protocols.http.audit import handlers as audit
-from penstock.protocols.http.management import application, logins, openapi, sessions, shovels, webhooks
+from penstock.protocols.http.management import application, links, logins, openapi, sessions, webhooks
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.definitions import definitions
 from penstock.protocols.http.management.node import (
@@ -48,7 +48,7 @@ _GROUPS = (
     parameters,
     definitions,
     webhooks,
-    shovels,
+    links,
     readers,
     audit,
     openapi,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from penstock.config.bridges import Bridge, Bridges
 from penstock.config.kinds import Count, option
 
 __all__ = ["Links"]
@@ -19,5 +20,14 @@ class Links:
             Count(0, 10_000),
             "Shovels there may be, in all vhosts of a worker together. Each holds two connections. "
             "0 = none can be made.",
+        ),
+    )
+    bridges: tuple[Bridge, ...] = field(
+        default=(),
+        metadata=option(
+            Bridges(),
+            "Bridges to other MQTT brokers, with the names that Mosquitto has for them; see "
+            "docs/how-to/bridges.md.",
+            secret=True,
         ),
     )

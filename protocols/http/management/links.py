@@ -1,4 +1,5 @@
-"""/api/shovels: the state of shovels, as RabbitMQ's plug-in rabbitmq_shovel_management has it.
+"""/api/shovels: the state of shovels, as RabbitMQ's plug-in rabbitmq_shovel_management has it; /api/bridges:
+that of bridges, which RabbitMQ has not.
 
 Besides RabbitMQ's fields: `reason` also while a shovel waits to connect again, `retry_in_s`, `faults`,
 `forwarded`, `pending`, `messages_ready`.
@@ -15,24 +16,27 @@ from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.links.link import Link, State
 from penstock.protocols.links.links import SHOVEL
 
-__all__ = ["add", "shovel_view"]
+__all__ = ["add"]
 
 _ONE: Final = "/api/shovels/vhost/{vhost}/{name}"
 _STATES: Final = {State.WAITING: "terminated"}
 """RabbitMQ has no word for a shovel that will begin again."""
 
 
-def shovel_view(api: Management, link: Link) -> dict[str, Any]:
-    """A shovel and how it is; without passwords."""
-    changed = datetime.fromtimestamp(link.changed_at, UTC)
+def _shovel(api: Management, link: Link) -> dict[str, Any]:
     state = _STATES.get(link.state, link.state.value)
+    return {**_view(api, link), "type": "dynamic", "state": state}
+
+
+def _view(api: Management, link: Link) -> dict[str, Any]:
+    """A link and how it is; without passwords."""
+    changed = datetime.fromtimestamp(link.changed_at, UTC)
     shown: dict[str, Any] = {
         "node": api.node,
         "timestamp": changed.strftime("%Y-%m-%d %H:%M:%S"),
         "name": link.name,
         "vhost": link.vhost,
-        "type": "dynamic",
-        "state": state,
+        "state": link.state.value,
         **link.facts(),
         "forwarded": link.counts.forwarded,
         "faults": link.counts.faults,
@@ -47,21 +51,21 @@ def add(api: Management) -> None:
 
     async def index(request: Request) -> Response:
         api.require(request, "monitoring", "policymaker")
-        rows = [link for vhost in api.vhosts(request) for link in api.links.of(vhost.name)]
+        rows = [link for vhost in api.vhosts(request) for link in api.links.shovels(vhost.name)]
         return await reply_list(
-            request, rows, lambda link: shovel_view(api, link), lambda link: (link.vhost, link.name)
+            request, rows, lambda link: _shovel(api, link), lambda link: (link.vhost, link.name)
         )
 
     def found(request: Request, *tags: str, change: bool = False) -> Link:
         identity = api.require(request, *tags)
         vhost = api.vhost(request, change=change and "administrator" not in identity.tags)
-        for link in api.links.of(vhost.name):
+        for link in api.links.shovels(vhost.name):
             if link.name == request.names["name"]:
                 return link
         raise absent()
 
     async def show(request: Request) -> Response:
-        return one_of(request, shovel_view(api, found(request, "monitoring", "policymaker")))
+        return one_of(request, _shovel(api, found(request, "monitoring", "policymaker")))
 
     async def delete(request: Request) -> Response:
         link = found(request, "policymaker", change=True)
@@ -73,7 +77,29 @@ def add(api: Management) -> None:
         api.links.restart(link.vhost, link.name)
         return Response(204)
 
+    def bridges(request: Request) -> list[Link]:
+        api.require(request, "monitoring", "policymaker")
+        seen = {vhost.name for vhost in api.vhosts(request)}
+        return [link for link in api.links.bridges if link.vhost in seen]
+
+    async def index_bridges(request: Request) -> Response:
+        return await reply_list(
+            request,
+            bridges(request),
+            lambda link: _view(api, link),
+            lambda link: (link.vhost, link.name),
+        )
+
+    async def show_bridge(request: Request) -> Response:
+        for link in bridges(request):
+            if link.name == request.names["name"]:
+                return one_of(request, _view(api, link))
+        raise absent()
+
     for method, path, handler in (
+        ("GET", "/api/bridges", index_bridges),
+        ("GET", "/api/bridges/{vhost}", index_bridges),
+        ("GET", "/api/bridges/{vhost}/{name}", show_bridge),
         ("GET", "/api/shovels", index),
         ("GET", "/api/shovels/{vhost}", index),
         ("GET", _ONE, show),

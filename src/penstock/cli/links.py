@@ -1,4 +1,4 @@
-"""`penstock shovels ...`: make shovels, look at them and restart them, through the management address."""
+"""`penstock shovels ...` makes, shows and restarts shovels; `penstock bridges ...` shows bridges."""
 
 from __future__ import annotations
 
@@ -7,12 +7,23 @@ import json
 from typing import Final
 
 from penstock.cli.client import Client
-from penstock.cli.nouns import Item, argument, columns, filled, json_object, list_of, of_a_thing, verbs_of
+from penstock.cli.nouns import (
+    Action,
+    Item,
+    argument,
+    columns,
+    filled,
+    json_object,
+    list_of,
+    of_a_thing,
+    verbs_of,
+)
 from penstock.cli.parsing import Builder, Parser
 
 __all__ = ["COMMANDS"]
 
 _SHOWN = "name,state,src_queue,src_exchange,dest_queue,dest_exchange,messages_ready,pending,forwarded,reason"
+_BRIDGES = "name,state,address,messages_ready,forwarded,refused,reason"
 _ONE = "shovels/vhost/{vhost}/{name}"
 _PARAMETER = "parameters/shovel/{vhost}/{name}"
 
@@ -22,7 +33,7 @@ def _add_shovels(parser: Parser) -> None:
     name = argument("name", metavar="NAME")
     shovels = verbs_of(parser)
     shovels("list", list_of("shovels/{vhost}"), vhost, columns(_SHOWN), help="list shovels and their state")
-    shovels("show", _show, vhost, name, help="a shovel's ends, state and figures")
+    shovels("show", _show(_ONE), vhost, name, help="a shovel's ends, state and figures")
     shovels(
         "create",
         _create,
@@ -40,9 +51,20 @@ def _add_shovels(parser: Parser) -> None:
     shovels("restart", _restart, vhost, name, help="connect both ends anew, at once")
 
 
-def _show(client: Client, parsed: argparse.Namespace) -> None:
-    found: Item = of_a_thing("GET", client, _ONE, parsed)
-    print(json.dumps(found, indent=2))
+def _add_bridges(parser: Parser) -> None:
+    vhost = argument("--vhost", default="/", help="the vhost (default: /)")
+    name = argument("name", metavar="NAME")
+    bridges = verbs_of(parser)
+    bridges("list", list_of("bridges/{vhost}"), vhost, columns(_BRIDGES), help="list bridges and their state")
+    bridges("show", _show("bridges/{vhost}/{name}"), vhost, name, help="a bridge's topics, state and figures")
+
+
+def _show(path: str) -> Action:
+    def action(client: Client, parsed: argparse.Namespace) -> None:
+        found: Item = of_a_thing("GET", client, path, parsed)
+        print(json.dumps(found, indent=2))
+
+    return action
 
 
 def _create(client: Client, parsed: argparse.Namespace) -> None:
@@ -57,4 +79,4 @@ def _restart(client: Client, parsed: argparse.Namespace) -> None:
     of_a_thing("DELETE", client, f"{_ONE}/restart", parsed)
 
 
-COMMANDS: Final[dict[str, Builder]] = {"shovels": _add_shovels}
+COMMANDS: Final[dict[str, Builder]] = {"bridges": _add_bridges, "shovels": _add_shovels}

@@ -1,0 +1,194 @@
+"""One end of a bridge: a client's connection of MQTT that gives and takes packets as bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Final, Self
+
+from penstock.protocols.links.errors import LinkError
+from penstock.protocols.links.mqtt.packets import (
+    CONNACK,
+    DISCONNECT,
+    PINGREQ,
+    PUBCOMP,
+    PUBREL,
+    SUBACK,
+    Connack,
+    acknowledged,
+    decode_connack,
+    split,
+    subscribe,
+)
+
+__all__ = ["Side"]
+
+_READ: Final = 256 << 10
+_LOGIN_S: Final = 30.0
+_SUBSCRIBE_ID: Final = 65535
+_PINGRESP: Final = 13
+_AT_ONCE: Final = 4096
+"""Packets sent before their answers are waited for."""
+
+
+class Side:
+    """See the module. Use it as a context; `open` makes it."""
+
+    def __init__(
+        self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_5: bool
+    ) -> None:
+        """`name`: of the end, for errors."""
+        self.name: Final = name
+        self.is_5: Final = is_5
+        self.connack = Connack(False)
+        self._reader = reader
+        self._writer = writer
+        self._buffer = b""
+        self._early: list[bytes] = []
+        """Packets that came before the answer to SUBSCRIBE."""
+        self._heard_at = asyncio.get_running_loop().time()
+
+    @classmethod
+    async def open(
+        cls,
+        name: str,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        connect: bytes,
+        filters: Sequence[tuple[str, int]],
+        *,
+        is_5: bool,
+    ) -> Self:
+        """Log in and subscribe.
+
+        Args:
+            name: Of the end, for errors.
+            streams: To the broker.
+            connect: The CONNECT.
+            filters: To subscribe to, with their options.
+            is_5: Whether MQTT 5 is spoken.
+
+        Raises:
+            LinkError: the broker refuses.
+            OSError: the connection is lost.
+
+        """
+        made = cls(name, *streams, is_5=is_5)
+        try:
+            async with asyncio.timeout(_LOGIN_S):
+                made.write(connect)
+                first = await made._next(CONNACK)
+                made.connack = decode_connack(first, is_5=is_5)
+                if filters:
+                    made.write(subscribe(_SUBSCRIBE_ID, filters, is_5=is_5))
+                    made._check(await made._next(SUBACK), filters)
+        except LinkError as error:
+            made.abort()
+            raise type(error)(f"{name}: {error.message}") from None
+        except TimeoutError:
+            made.abort()
+            raise LinkError(f"{name}: no answer within {_LOGIN_S:g} s") from None
+        except BaseException:
+            made.abort()
+            raise
+        return made
+
+    async def _next(self, kind: int) -> bytes:
+        """The next packet of a kind; others wait for `packets`."""
+        while True:
+            for at, one in enumerate(self._early):
+                if one[0] >> 4 == kind:
+                    return self._early.pop(at)
+            if kind == CONNACK and self._early:
+                raise LinkError("it did not answer with CONNACK")
+            self._early += await self._read()
+
+    def _check(self, suback: bytes, filters: Sequence[tuple[str, int]]) -> None:
+        reasons = suback[-len(filters) :]
+        for (one, _), reason in zip(filters, reasons, strict=True):
+            if reason >= 0x80:
+                raise LinkError(f"it refuses the subscription to '{one}' (reason {reason:#04x})")
+
+    async def forget_received(self) -> None:
+        """Have the broker forget which packet ids of QoS 2 it has received: their messages are gone.
+
+        Raises:
+            LinkError: the connection is lost.
+
+        """
+        last = _SUBSCRIBE_ID
+        for packet_id in range(1, last + 1):
+            self.write(acknowledged(PUBREL, packet_id.to_bytes(2, "big")))
+            if packet_id % _AT_ONCE == 0 or packet_id == last:
+                await self.drain()
+                await self._completed(packet_id % _AT_ONCE or _AT_ONCE)
+
+    async def _completed(self, count: int) -> None:
+        """So many PUBCOMPs have come. Other packets wait for `packets`."""
+        while count:
+            for one in await self._read():
+                if one[0] >> 4 == PUBCOMP:
+                    count -= 1
+                else:
+                    self._early.append(one)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Say goodbye, without a will."""
+        with contextlib.suppress(OSError):
+            self.write(DISCONNECT)
+            self._writer.close()
+            async with asyncio.timeout(1.0):
+                await self._writer.wait_closed()
+        self.abort()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self._writer.transport.abort()
+
+    def write(self, data: bytes) -> None:
+        """Send a packet."""
+        self._writer.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the broker takes more. Raises LinkError: the connection is lost."""
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise self._lost(error) from None
+
+    async def packets(self) -> list[bytes]:
+        """The next packets, at least one, without answers to pings.
+
+        Raises:
+            LinkError: the connection is lost, or what came is no MQTT.
+
+        """
+        while True:
+            found, self._early = self._early or await self._read(), []
+            if found := [one for one in found if one[0] >> 4 != _PINGRESP]:
+                return found
+
+    async def _read(self) -> list[bytes]:
+        try:
+            piece = await self._reader.read(_READ)
+        except OSError as error:
+            raise self._lost(error) from None
+        if not piece:
+            raise LinkError(f"{self.name}: the connection was ended there")
+        self._heard_at = asyncio.get_running_loop().time()
+        found, self._buffer = split(self._buffer + piece)
+        return found
+
+    def _lost(self, error: OSError) -> LinkError:
+        return LinkError(f"{self.name}: the connection is lost: {error.strerror or error}")
+
+    async def keep_alive(self, interval_s: float) -> None:
+        """Send pings for ever. Raises LinkError: the broker is silent."""
+        while True:
+            await asyncio.sleep(interval_s / 2)
+            if asyncio.get_running_loop().time() - self._heard_at > interval_s * 1.5:
+                raise LinkError(f"{self.name}: nothing came for {interval_s * 1.5:g} s")
+            self.write(PINGREQ)

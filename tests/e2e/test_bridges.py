@@ -1,0 +1,141 @@
+"""Bridges of the gateway to a Mosquitto: each message passes once, under the right topic, over a broker that
+was away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from penstock.cli import main
+from tests.e2e.test_mosquitto_bridge import Client
+from tests.support.brokers import Gateway, Mosquitto, free_port
+from tests.support.data_plane import until
+from tests.support.limits import LIMIT_S
+from tests.support.management import SETTINGS, Api
+
+pytestmark = pytest.mark.penstock_only("this is about bridges of penstock")
+
+VERSIONS = ("mqttv311", "mqttv50")
+TOPICS = ["out/# out 2 {0}/ far/", "in/# in 2 {0}/ near/", "both/# both 1", '"" out 0 {0}/one only/one']
+
+
+def bridge(name: str, port: int, **more: Any) -> dict[str, Any]:
+    topics = [topic.format(name) for topic in TOPICS]
+    return {"name": name, "address": f"127.0.0.1:{port}", "topics": topics, "restart_timeout": 1, **more}
+
+
+def settings(*bridges: dict[str, Any]) -> dict[str, str]:
+    tables = ("{" + ", ".join(f"{k} = {json.dumps(v)}" for k, v in one.items()) + "}" for one in bridges)
+    return {**SETTINGS, "links.bridges": "[" + ", ".join(tables) + "]"}
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Mosquitto]]:
+    """One Mosquitto for each version of MQTT."""
+    brokers = {}
+    for version in VERSIONS:
+        folder = tmp_path_factory.mktemp(version)
+        brokers[version] = Mosquitto(folder, persistence=True).start()
+    yield brokers
+    for one in brokers.values():
+        one.close()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory, others: dict[str, Mosquitto]) -> Iterator[Gateway]:
+    bridges = [bridge(version, others[version].mqtt_port, protocol_version=version) for version in VERSIONS]
+    with Gateway(tmp_path_factory.mktemp("gateway"), settings=settings(*bridges)) as running:
+        yield running
+
+
+def state(gateway: Gateway, name: str) -> dict[str, Any]:
+    api = Api(gateway)
+    found: dict[str, Any] = api.get(f"bridges/%2F/{name}")
+    api.close()
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_message_passes_once_under_its_name_there(
+    gateway: Gateway, others: dict[str, Mosquitto], version: str
+) -> None:
+    until(lambda: state(gateway, version)["state"] == "running")
+    near, far = Client(gateway.mqtt_port), Client(others[version].mqtt_port)
+    near.publish(f"{version}/out/a", b"1")
+    far.publish("near/in/a", b"2")
+    near.publish(f"both/{version}", b"3")
+    far.publish(f"both/{version}", b"4")
+    near.publish(f"{version}/out/kept", b"5", retain=True)
+    near.publish(f"{version}/one", b"6")
+    far.wait("far/out/a", b"1")
+    near.wait(f"{version}/in/a", b"2")
+    far.wait(f"both/{version}", b"3")
+    near.wait(f"both/{version}", b"4")
+    far.wait("far/out/kept", b"5")
+    far.wait("only/one", b"6")
+    # What came back would have come before the last ones.
+    near.publish(f"both/{version}", b"7")
+    far.publish(f"both/{version}", b"8")
+    for client in (near, far):
+        for payload in (b"7", b"8"):
+            client.wait(f"both/{version}", payload)
+        assert all(count == 1 for (topic, _), count in client.got.items() if "$" not in topic), client.got
+    late = Client(others[version].mqtt_port)
+    late.wait("far/out/kept", b"5")
+    assert "far/out/kept" in late.retained
+    for client in (near, far, late):
+        client.close()
+    shown = state(gateway, version)
+    assert shown["protocol_version"] == version and shown["refused"] == 0 and shown["forwarded"] >= 6
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_nothing_is_lost_while_the_other_broker_is_away(
+    gateway: Gateway, others: dict[str, Mosquitto], version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = others[version]
+    until(lambda: state(gateway, version)["state"] == "running")
+    other.terminate()
+    until(lambda: state(gateway, version)["reason"])
+    near = Client(gateway.mqtt_port)
+    for number in range(50):
+        near.publish(f"{version}/out/away", b"%d" % number)
+    until(lambda: state(gateway, version).get("reason", "").startswith("remote: no connection to"))
+    assert (
+        main(["bridges", "list", "--url", f"http://guest:guest@127.0.0.1:{gateway.ports['management']}"]) == 0
+    )
+    assert "no connection to" in capsys.readouterr().out
+    # Whoever listens there is there first: its session is kept, too.
+    other.start()
+    far = Client(other.mqtt_port)
+    for number in range(50):
+        far.wait("far/out/away", b"%d" % number)
+    assert all(count == 1 for (topic, _), count in far.got.items() if topic == "far/out/away")
+    near.close()
+    far.close()
+    metrics = httpx.get(f"http://127.0.0.1:{gateway.ports['metrics']}/metrics", timeout=LIMIT_S).text
+    assert f'penstock_link_up{{kind="bridge",vhost="/",link="{version}"}} 1' in metrics
+
+
+def test_the_state_is_told_at_both_ends(gateway: Gateway, others: dict[str, Mosquitto]) -> None:
+    name = state(gateway, "mqttv311")["remote_clientid"]
+    topic = f"$SYS/broker/connection/{name}/state"
+    until(lambda: state(gateway, "mqttv311")["state"] == "running")
+    for port in (gateway.mqtt_port, others["mqttv311"].mqtt_port):
+        client = Client(port, topic)
+        client.wait(topic, b"1")
+        client.close()
+
+
+def test_a_bridge_without_a_broker_does_not_stop_the_gateway(tmp_path: Path) -> None:
+    away = bridge("away", free_port(), remote_password="hidden", remote_username="u")
+    with Gateway(tmp_path, settings=settings(away)) as gateway:
+        until(lambda: state(gateway, "away")["faults"] >= 2)
+        assert gateway.terminate() == 0
+        assert "hidden" not in gateway.log_text()

@@ -75,6 +75,10 @@ bench-sdk: $(STAMPS)/extras kernels  ## measure the Python SDK beside aiokafka a
 	$(PIP) --no-build-isolation aiokafka confluent-kafka
 	$(BIN)/python -m bench.compare_sdk $(ARGS)
 
+.PHONY: bench-shovels
+bench-shovels: $(STAMPS)/extras kernels peers  ## measure a shovel beside RabbitMQ's
+	$(BIN)/python -m tests.compare.shovels $(ARGS)
+
 .PHONY: asan
 asan: $(STAMPS)/extras  ## run the kernels' tests with the address and undefined-behaviour sanitizers
 	PENSTOCK_ASAN=1 $(BIN)/python setup.py -q build --build-base build/asan/base --build-lib build/asan/lib
@@ -121,8 +125,10 @@ migrate-checks: $(STAMPS)/extras kernels peers  ## move a live RabbitMQ with a m
 	$(BIN)/python -m tests.crash.moves_rabbitmq $(ARGS)
 
 .PHONY: link-checks
-link-checks: $(STAMPS)/extras kernels peers  ## shovel messages from a RabbitMQ and back over 20 kills of either
+link-checks: $(STAMPS)/extras kernels peers  ## shovels to RabbitMQ, bridges to Mosquitto and back, each over 20 kills of either
 	$(BIN)/python -m tests.crash.shovels $(ARGS)
+	$(BIN)/python -m tests.crash.bridges
+	$(BIN)/python -m tests.crash.bridges --protocol mqttv50
 
 .PHONY: churn
 churn: $(STAMPS)/extras kernels  ## connect, send, receive and close thousands of times: nothing may be left of it

@@ -96,14 +96,11 @@ class Link(ABC):
                 self._become(State.STARTING)
                 try:
                     await self._serve()
-                except (PenstockError, OSError, ValueError) as error:
-                    self._failed(error)
                 except ExceptionGroup as errors:
                     # Both ends may fail at once; the reason that a broker gave is worth more.
-                    first = min(errors.exceptions, key=lambda one: not isinstance(one, PenstockError))
-                    if not isinstance(first, PenstockError | OSError | ValueError):
-                        raise
-                    self._failed(first)
+                    self._failed(min(errors.exceptions, key=lambda one: not isinstance(one, PenstockError)))
+                except Exception as error:  # the edge: one link that fails harms no other
+                    self._failed(error)
                 else:
                     return
                 if not self._first_pause_s:
@@ -112,9 +109,6 @@ class Link(ABC):
                 self._next_at = time.monotonic() + pause_s
                 self._become(State.WAITING)
                 await asyncio.sleep(pause_s)
-        except Exception as error:
-            self.error = f"an internal error; see the gateway's log: {error!r}"[:200]
-            logger.exception("a link failed", extra=self._named())
         finally:
             self._become(State.TERMINATED)
 
@@ -135,6 +129,9 @@ class Link(ABC):
 
     def _failed(self, error: Exception) -> None:
         self.error = _told(error)
+        if not isinstance(error, PenstockError | OSError | ValueError):
+            self.error = "an internal error; see the gateway's log"
+            logger.error("a link failed", exc_info=error, extra=self._named())
         self.counts.faults += 1
         if self.state is State.RUNNING and time.monotonic() - self._up_at > self._pause_s_after_next():
             self._failures = 0
@@ -151,7 +148,7 @@ class Link(ABC):
 
 
 def _told(error: Exception) -> str:
-    """What went wrong, in one line. Errors of the system and of TLS name addresses, and no password."""
+    """The fault in one line. Errors of the system and of TLS name addresses, and no password."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

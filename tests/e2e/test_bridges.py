@@ -79,7 +79,7 @@ def test_each_message_passes_once_under_its_name_there(
     near.wait(f"both/{version}", b"4")
     far.wait("far/out/kept", b"5")
     far.wait("only/one", b"6")
-    # What came back would have come before the last ones.
+    # A message that came back would have come before the last ones.
     near.publish(f"both/{version}", b"7")
     far.publish(f"both/{version}", b"8")
     for client in (near, far):
@@ -111,7 +111,7 @@ def test_nothing_is_lost_while_the_other_broker_is_away(
         main(["bridges", "list", "--url", f"http://guest:guest@127.0.0.1:{gateway.ports['management']}"]) == 0
     )
     assert "no connection to" in capsys.readouterr().out
-    # Whoever listens there is there first: its session is kept, too.
+    # The subscriber connects before the bridge, which waits a second between attempts.
     other.start()
     far = Client(other.mqtt_port)
     for number in range(50):

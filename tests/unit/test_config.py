@@ -41,7 +41,7 @@ def written(path: Path, text: str) -> Path:
 
 def test_the_sections_are_those_of_the_design() -> None:
     names = [section.name for section in dataclasses.fields(Config)]
-    fronts = ["amqp", "mqtt", "http", "webhooks", "management", "metrics", "native"]
+    fronts = ["amqp", "mqtt", "http", "webhooks", "links", "management", "metrics", "native"]
     assert names == ["server", "log", "cluster", "kafka", "events", "audit", "tls", *fronts, "auth", "oauth"]
 
 
@@ -71,6 +71,7 @@ def test_a_default_has_the_declared_type(option: Option) -> None:
             "allow_anonymous",
             "allow_any_login",
             "bootstrap_servers",
+            "bridges",
             "folders",
             "kinds",
             "options",
@@ -145,6 +146,7 @@ def test_importing_it_imports_no_other_part_of_penstock_and_no_library() -> None
     assert mine == {
         "penstock",
         "penstock.config",
+        "penstock.config.bridges",
         "penstock.config.kinds",
         "penstock.config.options",
         "penstock.config.sources",

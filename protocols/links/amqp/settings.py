@@ -48,7 +48,7 @@ _PROPERTIES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where messages come from: a queue, or an exchange with a key, from which the shovel binds a queue."""
+    """The end that messages come from: a queue, or an exchange to which the shovel binds a queue of its own."""
 
     uris: tuple[str, ...]
     queue: str | None = None
@@ -63,7 +63,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Where they go: a queue, an exchange, or with neither the exchange that each came by."""
+    """The end that messages go to: a queue, an exchange, or with neither the exchange that each came by."""
 
     uris: tuple[str, ...]
     queue: str | None = None

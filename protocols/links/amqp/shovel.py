@@ -69,8 +69,8 @@ class Shovel(Link):
         Args:
             vhost: Of the parameter.
             name: Of the parameter.
-            settings: What it moves.
-            user: Who logs in where a URI names no host.
+            settings: Its ends, and how it moves messages.
+            user: The user who logs in where a URI names no host.
             local: The gateway's own side.
             cluster: The name of this gateway, for headers.
 

@@ -155,18 +155,21 @@ class Connection:
             await self._writer.wait_closed()
 
     async def _beat(self, every_s: float) -> None:
-        while True:
-            await asyncio.sleep(every_s)
-            self._writer.write(pamqp.frame.marshal(Heartbeat(), 0))
+        with contextlib.suppress(OSError):  # whoever reads finds it lost, too
+            while True:
+                await asyncio.sleep(every_s)
+                self.write((pamqp.frame.marshal(Heartbeat(), 0),))
 
     # Out
 
     def send(self, method: Frame, *, channel: int = CHANNEL) -> None:
-        """Send a method."""
-        self._writer.write(pamqp.frame.marshal(method, channel))
+        """Send a method. Raises OSError: the connection is lost."""
+        self.write((pamqp.frame.marshal(method, channel),))
 
     def write(self, frames: Sequence[bytes]) -> None:
-        """Send whole frames as they are."""
+        """Send whole frames as they are. Raises OSError: the connection is lost."""
+        if self._writer.is_closing():  # uvloop would raise a RuntimeError
+            raise ConnectionResetError("the connection is lost")
         self._writer.writelines(frames)
 
     async def drain(self) -> None:

@@ -19,6 +19,7 @@ Source: mosquitto.conf(5), "Configuring bridges"; MQTT 3.1.1 and 5.0, 4.3 and 4.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Mapping
@@ -222,7 +223,8 @@ class Bridge(Link):
         for side, is_local in ((local, True), (remote, False)):
             if self._will(local=is_local) is not None:
                 notice = Publish(_RETAIN, self._notice, b"", b"\x00", state)
-                side.write(encode_publish(notice, is_5=side.is_5))
+                with contextlib.suppress(LinkError):  # whoever reads there finds it lost, too
+                    side.write(encode_publish(notice, is_5=side.is_5))
 
     # Moving
 

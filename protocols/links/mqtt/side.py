@@ -137,7 +137,7 @@ class Side:
 
     async def __aexit__(self, *_: object) -> None:
         """Say goodbye, without a will."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, LinkError, TimeoutError):
             self.write(DISCONNECT)
             self._writer.close()
             async with asyncio.timeout(1.0):
@@ -149,7 +149,9 @@ class Side:
         self._writer.transport.abort()
 
     def write(self, data: bytes) -> None:
-        """Send a packet."""
+        """Send a packet. Raises LinkError: the connection is lost."""
+        if self._writer.is_closing():  # uvloop would raise a RuntimeError
+            raise LinkError(f"{self.name}: the connection is lost")
         self._writer.write(data)
 
     async def drain(self) -> None:

@@ -13,7 +13,7 @@ from penstock.cli.nouns import (
     argument,
     columns,
     filled,
-    json_object,
+    json_settings,
     list_of,
     of_a_thing,
     verbs_of,
@@ -42,8 +42,8 @@ def _add_shovels(parser: Parser) -> None:
         argument(
             "settings",
             metavar="JSON",
-            type=json_object,
-            help='as RabbitMQ has them: {"src-uri": "amqp://", "src-queue": ..., "dest-uri": ..., ...}',
+            type=json_settings,
+            help='as RabbitMQ has them, {"src-uri": "amqp://", "src-queue": ..., ...}, or @FILE',
         ),
         help="make a shovel, or change one",
     )

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from penstock.cli.client import DEFAULT_URL, ApiError, Client, segment
@@ -24,6 +25,7 @@ __all__ = [
     "columns",
     "filled",
     "json_object",
+    "json_settings",
     "list_of",
     "of_a_thing",
     "runner",
@@ -116,6 +118,16 @@ def json_object(text: str) -> Item:
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError("not a JSON object")
     return value
+
+
+def json_settings(text: str) -> Item:
+    """The type of an argument that is a JSON object, or @FILE with one."""
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text()
+        except OSError as error:
+            raise argparse.ArgumentTypeError(f"cannot read {text[1:]}: {error.strerror}") from error
+    return json_object(text)
 
 
 def filled(path: str, parsed: argparse.Namespace) -> str:

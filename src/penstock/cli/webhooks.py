@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 from penstock.cli.client import ApiError, Client, segment
-from penstock.cli.nouns import argument, columns, json_object, list_of, verbs_of
+from penstock.cli.nouns import argument, columns, json_settings, list_of, verbs_of
 from penstock.cli.parsing import Builder, Parser
 from penstock.cli.paths import count
 from penstock.cli.tables import print_list
@@ -34,7 +33,7 @@ def _add_webhooks(parser: Parser) -> None:
         argument(
             "settings",
             metavar="JSON",
-            type=_settings,
+            type=json_settings,
             help="settings, or @FILE: see docs/reference/webhooks.md",
         ),
         help="make a webhook, or change one; prints its secret if one was made",
@@ -70,15 +69,6 @@ def _add_webhooks(parser: Parser) -> None:
         columns(_ATTEMPTS),
         help="the delivery log",
     )
-
-
-def _settings(text: str) -> dict[str, Any]:
-    if text.startswith("@"):
-        try:
-            text = Path(text[1:]).read_text()
-        except OSError as error:
-            raise argparse.ArgumentTypeError(f"cannot read {text[1:]}: {error.strerror}") from error
-    return json_object(text)
 
 
 def _path(parsed: argparse.Namespace, rest: str = "") -> str:

@@ -22,7 +22,7 @@ _VERSIONS = ("mqttv311", "mqttv50", "mqttv31")
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What is bridged: one line `topic` of mosquitto.conf."""
+    """Topics that cross: one line `topic` of mosquitto.conf."""
 
     pattern: str
     """A filter; "" = the prefixes are one topic on each side."""
@@ -177,7 +177,7 @@ class Bridges(Kind):
 
 
 def _plain(bridge: Bridge) -> dict[str, object]:
-    """What differs from the defaults."""
+    """The keys whose values are no defaults."""
     topics = [
         shlex.join([one.pattern, one.direction, str(one.qos), one.local_prefix, one.remote_prefix])
         for one in bridge.topics

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+from penstock.config.kinds import inline_tables
 from penstock.errors import PenstockError
 
 __all__ = ["Entry", "Fate", "MigrationError", "Place", "Report", "Value"]
 
-Value = str | bool | int | float | list[str]
+Value = str | bool | int | float | list[str] | list[dict[str, Any]]
 """The value of an option."""
 
 Fate = Literal["moved", "same", "left out", "unknown", "wrong"]
@@ -80,17 +81,34 @@ class Report:
             yield f"{entry.place}: {entry.text}"
             yield f"    {entry.fate}: {entry.note}"
 
-    def toml(self) -> str:
-        """The options as a configuration file of penstock."""
+    def shown(self) -> dict[str, Value]:
+        """The options without passwords."""
+        return {name: _masked(value) for name, value in self.options.items()}
+
+    def toml(self, *, secrets: bool = True) -> str:
+        """The options as a configuration file of penstock; without `secrets` it is for people."""
+        options = self.options if secrets else self.shown()
         lines: list[str] = []
         section = ""
-        for name in sorted(self.options, key=lambda name: (name.partition(".")[0], name)):
+        for name in sorted(options, key=lambda name: (name.partition(".")[0], name)):
             of, _, key = name.partition(".")
             if of != section:
                 section = of
                 lines += ["", f"[{of}]"] if lines else [f"[{of}]"]
-            lines.append(f"{key} = {_toml(self.options[name])}")
+            lines.append(f"{key} = {_toml(options[name])}")
         return "\n".join(lines) + "\n"
+
+
+def _masked(value: Value) -> Value:
+    if not isinstance(value, list):
+        return value
+    masked: Any = [
+        {key: "********" if key.endswith("password") else one for key, one in item.items()}
+        if isinstance(item, dict)
+        else item
+        for item in value
+    ]
+    return masked  # type: ignore[no-any-return]
 
 
 _ESCAPES: Final = {"\x7f": "\\u007f"}
@@ -98,6 +116,8 @@ _ESCAPES: Final = {"\x7f": "\\u007f"}
 
 
 def _toml(value: Value) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return inline_tables([one for one in value if isinstance(one, dict)])
     # Texts, numbers, booleans and lists of texts are written alike in JSON and TOML.
     text = json.dumps(value, ensure_ascii=False)
     return "".join(_ESCAPES.get(character, character) for character in text)

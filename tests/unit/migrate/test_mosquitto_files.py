@@ -109,6 +109,44 @@ def test_passwords_are_masked(converted: Converted) -> None:
     assert not any("hunter2" in entry.text or "c0ffee" in entry.text for entry in made.report.entries)
 
 
+def test_bridges_become_an_option(converted: Converted) -> None:
+    made = converted(
+        "allow_anonymous true\n"
+        "topic early/# out\n"
+        "connection plant\n"
+        "address broker.example.org other.example.org:1884\n"
+        'topic sensors/# out 1 "" far/\n'
+        "topic set/# in 2\n"
+        "bridge_protocol_version mqttv50\n"
+        "remote_password hunter2\n"
+        "bridge_cafile /etc/ca.pem\n"
+        "restart_timeout 10 30\n"
+        "cleansession maybe\n"
+        "threshold 5\n"
+        "start_type automatic\n"
+        "connection broken\n"
+        "address h\n"
+    )
+    assert options(made)["links.bridges"] == [
+        {
+            "name": "plant",
+            "topics": ['sensors/# out 1 "" far/', "set/# in 2"],
+            "address": "broker.example.org:1883",
+            "protocol_version": "mqttv50",
+            "remote_password": "hunter2",
+            "cafile": "/etc/ca.pem",
+            "tls": True,
+            "restart_timeout": 10,
+        }
+    ]
+    found = fates(made)
+    assert found["topic early/# out"] == found["cleansession maybe"] == found["connection broken"] == "wrong"
+    assert found["threshold 5"] == "left out" and found["start_type automatic"] == "same"
+    assert found["topic set/# in 2"] == found["remote_password ********"] == "moved"
+    assert "hunter2" in made.report.toml() and "hunter2" not in made.report.toml(secrets=False)
+    assert "hunter2" not in repr(made.report.shown())
+
+
 def test_included_files_stand_at_their_place(converted: Converted, tmp_path: Path) -> None:
     folder = tmp_path / "conf.d"
     folder.mkdir()

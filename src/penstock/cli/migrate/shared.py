@@ -75,12 +75,12 @@ def show(report: Report, output: str) -> None:
         entries = [
             {"place": str(e.place), "line": e.text, "fate": e.fate, "note": e.note} for e in report.entries
         ]
-        print(json.dumps({"entries": entries, "options": report.options}, indent=2))
+        print(json.dumps({"entries": entries, "options": report.shown()}, indent=2))
         return
     for line in report.lines():
         print(line)
     if report.options:
-        print("\n# penstock.toml\n" + report.toml(), end="")
+        print("\n# penstock.toml\n" + report.toml(secrets=False), end="")
 
 
 def write(path: Path, text: str) -> None:

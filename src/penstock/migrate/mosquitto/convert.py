@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.migrate.mosquitto import acl, passwords
+from penstock.migrate.mosquitto import acl, bridges, passwords
 from penstock.migrate.mosquitto.conf import Setting, read
 from penstock.migrate.mosquitto.listeners import PLACES, Listener
 from penstock.migrate.mosquitto.settings import BRIDGE, LISTENER, PLUGIN, SETTINGS
@@ -63,6 +63,7 @@ def convert(path: Path) -> Conversion:
         _note(report, one, last[one.name])
     for listener in listeners:
         listener.convert(report)
+    bridges.convert([one for one in settings if one.name in BRIDGE], report)
     # In the order of the files, as they were read.
     order = {one.place: at for at, one in enumerate(settings)}
     report.entries.sort(key=lambda entry: order[entry.place])
@@ -76,12 +77,9 @@ def convert(path: Path) -> Conversion:
 
 
 def _note(report: Report, one: Setting, last: Setting) -> None:
-    if one.name in LISTENER or one.name in PLACES:
+    if one.name in LISTENER or one.name in PLACES or one.name in BRIDGE:
         return
-    if one.name in BRIDGE:
-        note = "penstock makes no bridges; a Mosquitto beside it can bridge to both"
-        report.add(one.place, one.text, "left out", note)
-    elif one.name.startswith(("auth_opt_", "plugin_opt_")):
+    if one.name.startswith(("auth_opt_", "plugin_opt_")):
         apply_rule(report, one.place, one.text, one.value, PLUGIN)
     elif one is not last and one.name not in _REPEATED:
         report.add(one.place, one.text, "left out", f"{last.place} sets it again")

@@ -72,7 +72,7 @@ def test_a_mistake_is_told_without_passwords(change: dict[str, Any], told: str) 
     assert told in str(error.value) and "secret" not in str(error.value)
 
 
-def test_what_is_missing_is_told() -> None:
+def test_missing_parameters_are_told() -> None:
     with pytest.raises(ValueError) as error:
         shovel_settings({})
     assert str(error.value).splitlines() == [

@@ -20,12 +20,13 @@ pytestmark = pytest.mark.penstock_only("a bridge between Mosquitto and penstock"
 class Client:
     """Remembers what it gets."""
 
-    def __init__(self, port: int, topic: str = "#") -> None:
+    def __init__(self, port: int, topic: str = "#", client_id: str = "") -> None:
+        """With a client id its session stays when it is closed."""
         self.got: Counter[tuple[str, bytes]] = Counter()
         self.retained: set[str] = set()
         self._lock = threading.Lock()
         subscribed = threading.Event()
-        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id, clean_session=not client_id)
         self._client.on_message = self._came
         self._client.on_subscribe = lambda *_: subscribed.set()
         self._client.connect("127.0.0.1", port)

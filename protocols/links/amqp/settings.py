@@ -43,12 +43,12 @@ _PROPERTIES: Final = {
     "app_id": str,
     "cluster_id": str,
 }
-"""What `dest-publish-properties` may have."""
+"""Properties in `dest-publish-properties`, with their types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The end that messages come from: a queue, or an exchange to which the shovel binds a queue of its own."""
+    """The end that messages come from: a queue, or an exchange with a queue of the shovel's."""
 
     uris: tuple[str, ...]
     queue: str | None = None

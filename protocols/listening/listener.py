@@ -18,6 +18,7 @@ import itertools
 import math
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,7 @@ from penstock.logs import fields
 from penstock.protocols.listening.proxy import ProxyError, read_header
 from penstock.protocols.listening.websocket_rules import WebSocketRules
 from penstock.protocols.net._socket import SocketTransport
+from penstock.protocols.net.admission import MAX_CONNECTIONS
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext
 from penstock.protocols.net.connection_info import Totals
@@ -124,8 +126,8 @@ class Listener:
         self.gone_bytes_in = self.gone_bytes_out = 0
         self.opened = self.closed = 0
         """Connections ever accepted, and lost."""
-        self.refused = 0
-        """Connections closed at once because of a limit."""
+        self.refused: Final = Counter[str]()
+        """Connections closed at once because of a limit, by its option."""
         self._socket: socket.socket | None = listening
         name = listening.getsockname()
         self._path: Final[str | None] = name if listening.family == socket.AF_UNIX else None
@@ -175,7 +177,7 @@ class Listener:
                 self._loop.call_later(_PAUSE_S, self._accept_again)
                 return
             if self._max and len(self.connections) + len(self._announced) >= self._max:
-                self._refuse(accepted, "server.max_connections")
+                self._refuse(accepted, MAX_CONNECTIONS)
                 continue
             accepted.setblocking(False)
             host, port = _peer_of(peer)
@@ -260,13 +262,14 @@ class Listener:
 
     def _refuse(self, accepted: socket.socket, option: str) -> None:
         accepted.close()
-        self.refused += 1
+        self.refused[option] += 1
+        refused = self.refused.total()
         # 1, 2, 4, 8 ...: one line per doubling is enough under a flood.
-        if self.refused & (self.refused - 1) == 0:
+        if refused & (refused - 1) == 0:
             self._context.logger.warning(
                 "connection refused: %s is reached",
                 option,
-                extra=fields(address=self.address, connections=len(self.connections), refused=self.refused),
+                extra=fields(address=self.address, connections=len(self.connections), refused=refused),
             )
 
     def _accept_again(self) -> None:

@@ -17,7 +17,13 @@ from typing import Final
 
 from penstock.protocols.net.addresses import address_of, is_loopback
 
-__all__ = ["Admission"]
+__all__ = ["LIMITS", "MAX_CONNECTIONS", "Admission"]
+
+MAX_CONNECTIONS: Final = "server.max_connections"
+MAX_PER_ADDRESS: Final = "server.max_connections_per_address"
+ACCEPT_RATE: Final = "server.accept_rate_per_address"
+LIMITS: Final = (MAX_CONNECTIONS, MAX_PER_ADDRESS, ACCEPT_RATE)
+"""The options by which a connection may be refused before a byte is read."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -85,10 +91,10 @@ class Admission:
             peer.tokens = min(peer.tokens + (now - peer.at) * self._rate, max(self._rate * _BURST_S, 1.0))
             peer.at = now
             if peer.tokens < 1.0:
-                return "server.accept_rate_per_address"
+                return ACCEPT_RATE
             peer.tokens -= 1.0
         if self._max and peer.count >= self._max:
-            return "server.max_connections_per_address"
+            return MAX_PER_ADDRESS
         peer.count += 1
         return None
 

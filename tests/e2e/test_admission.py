@@ -88,6 +88,28 @@ def test_rules_about_addresses_look_at_who_is_behind_the_proxy(tmp_path: Path) -
         wait_for(lambda: answer(gateway.amqp_port, said("192.0.2.9") + HEADER) == b"\x01\0\0\0")
 
 
+def test_connections_over_a_rate_are_refused_and_counted(tmp_path: Path) -> None:
+    settings = {
+        "server.proxy_networks": "127.0.0.0/8",
+        "server.accept_rate_per_address": "1",
+        "metrics.listen": "127.0.0.1:0",
+    }
+    with Gateway(tmp_path, settings=settings) as gateway:
+        answers = [answer(gateway.mqtt_port, said("192.0.2.9") + CONNECT) for _ in range(4)]
+        assert answers[:2] == [NOT_AUTHORIZED] * 2 and b"" in answers, "a burst of two seconds"
+        assert answer(gateway.mqtt_port, said("192.0.2.10") + CONNECT) == NOT_AUTHORIZED
+        get = said("127.0.0.1") + b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        with connect(gateway.ports["metrics"], get) as client:
+            page = client.makefile("rb").read().decode()
+        for limit, refused in (
+            ("server.accept_rate_per_address", answers.count(b"")),
+            ("server.max_connections_per_address", 0),
+            ("server.max_connections", 0),
+        ):
+            assert f'penstock_connections_refused_total{{limit="{limit}"}} {refused}\n' in page
+        assert "server.accept_rate_per_address is reached" in gateway.log_text()
+
+
 def test_a_header_from_elsewhere_is_no_header(tmp_path: Path) -> None:
     with Gateway(tmp_path, settings={"server.proxy_networks": "192.0.2.0/24"}) as gateway:
         assert answer(gateway.mqtt_port, said("127.0.0.1") + CONNECT) == b""

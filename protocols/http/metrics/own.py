@@ -10,6 +10,7 @@ from penstock.protocols.http.metrics.exposition import Kind, metric
 from penstock.protocols.http.webhooks.delivery.worker import STATES
 from penstock.protocols.http.webhooks.endpoint import Outcome
 from penstock.protocols.links.link import Link, State
+from penstock.protocols.net.admission import LIMITS
 
 __all__ = ["own", "own_of_cluster"]
 
@@ -77,6 +78,15 @@ def own(api: Management) -> Iterator[str]:
     ):
         values = [({"quota": scope}, value) for scope, value in of.items()]
         yield metric(f"penstock_publishers_{name}", kind, text, values)  # type: ignore[arg-type]
+    refused = Counter[str]()
+    for _, listener in api.registry.listeners():
+        refused.update(listener.refused)
+    yield metric(
+        "penstock_connections_refused_total",
+        "counter",
+        "Connections closed at once because of a limit, by its option",
+        [({"limit": limit}, refused[limit]) for limit in LIMITS],
+    )
     yield from _webhooks(api)
     yield from _links(api)
     if api.replication is not None:

@@ -12,7 +12,7 @@ from penstock.protocols.http import health, problems
 from penstock.protocols.http.audit.actions import Noting
 from penstock.protocols.http.console import files as console
 from penstock.protocols.http.data.app import DataPlane
-from penstock.protocols.http.data.openapi import document as openapi
+from penstock.protocols.http.data.openapi import page as openapi
 from penstock.protocols.http.management import openapi as management_openapi
 from penstock.protocols.http.management import sessions
 from penstock.protocols.http.management.app import add_management

@@ -17,7 +17,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from penstock.protocols.http.data.openapi.document import PATHS, document
+from penstock.protocols.http.data.openapi.document import document
+from penstock.protocols.http.data.openapi.page import PATHS
 from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api

@@ -12,7 +12,7 @@ from penstock.protocols.http.data.live.tail import Tails
 from penstock.protocols.http.data.log.message import LogMessage
 from penstock.protocols.http.data.log.replay import LogReplay
 from penstock.protocols.http.data.log.search import LogSearch
-from penstock.protocols.http.data.openapi import document as openapi
+from penstock.protocols.http.data.openapi import page as openapi
 from penstock.protocols.http.data.publishing.delayed import DelayedHandlers
 from penstock.protocols.http.data.publishing.half import Halves
 from penstock.protocols.http.data.publishing.idempotency import Idempotency

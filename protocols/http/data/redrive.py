@@ -19,7 +19,7 @@ from penstock.protocols.http.data.publishing.bodies import Outgoing
 from penstock.protocols.http.data.publishing.destinations import Destination, Run, ready
 from penstock.protocols.http.data.pulling.polls import Polls
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.shared.fields import check_fields, number_of, optional_object
+from penstock.protocols.http.shared.fields import Whole, check_fields, number_of, optional_object
 from penstock.subscriptions.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Redrive"]
 
-_MOST: Final = (1000, 1, 1000)
+MOST: Final = Whole(1000, 1, 1000)
 _BYTES_MAX: Final = 16 << 20
-_REASONS: Final = ("rejected", "expired", "maxlen", "delivery_limit")
+REASONS: Final = ("rejected", "expired", "maxlen", "delivery_limit")
 _FIELDS: Final = ("max", "reason", "to", "dry_run")
 
 
@@ -63,11 +63,11 @@ class Redrive:
             raise HttpError(409, "wrong_mode", f"'{queue.name}' is a stream: nothing can be taken out of it")
         body = await optional_object(request)
         check_fields(body, _FIELDS)
-        most, to, reason = number_of(body, "max", _MOST), body.get("to"), body.get("reason")
+        most, to, reason = number_of(body, "max", MOST), body.get("to"), body.get("reason")
         if to is not None and not isinstance(to, str):
             raise HttpError(400, "bad_field", "to: the name of a queue")
-        if reason is not None and reason not in _REASONS:
-            raise HttpError(400, "bad_field", f"reason: one of {', '.join(_REASONS)}")
+        if reason is not None and reason not in REASONS:
+            raise HttpError(400, "bad_field", f"reason: one of {', '.join(REASONS)}")
         access.accepting(vhost, access.identity(request))
         deliveries = await self._polls.take(request, queue, most, 0, bytes_max=_BYTES_MAX)
         letters: list[_Letter] = []

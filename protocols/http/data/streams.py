@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.server.numbers import whole
-from penstock.protocols.http.shared.fields import check_fields, number_of, object_of, optional_object
+from penstock.protocols.http.shared.fields import Whole, check_fields, number_of, object_of, optional_object
 from penstock.protocols.http.shared.lag import heads_known
 from penstock.protocols.http.shared.pages import page
 from penstock.protocols.http.shared.positions import indexed, position_of
@@ -34,21 +34,22 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamHandlers"]
 
-_KINDS: Final = {
+KINDS: Final = {
     "exclusive": Kind.EXCLUSIVE,
     "failover": Kind.FAILOVER,
     "shared": Kind.SHARED,
     "key_shared": Kind.KEY_SHARED,
 }
 _DAY_MS: Final = 86_400_000
+MAX_BYTES: Final = Whole(None, 0, 2**62)
+DELAYS: Final = dict.fromkeys(("ack_timeout_ms", "nack_min_ms", "nack_max_ms"), Whole(None, 0, _DAY_MS))
+MAX_DELIVERIES: Final = Whole(None, 1, 65_535)
 _NAME_MAX: Final = 200
 _FIELDS: Final = (
     "kind",
     "start",
     "durable",
-    "ack_timeout_ms",
-    "nack_min_ms",
-    "nack_max_ms",
+    *DELAYS,
     "max_deliveries",
     "dead_letter",
 )
@@ -84,7 +85,7 @@ class StreamHandlers:
                 raise HttpError(400, "bad_field", 'max_age is an interval such as "7D"')
             arguments["x-max-age"] = body["max_age"]
         if body.get("max_bytes") is not None:
-            arguments["x-max-length-bytes"] = number_of(body, "max_bytes", (0, 0, 2**62))
+            arguments["x-max-length-bytes"] = number_of(body, "max_bytes", MAX_BYTES)
         is_new = name not in vhost.queues
         declared = vhost.declare_queue(name, self._access.actor(request), durable=True, arguments=arguments)
         await self._access.kept(declared.lsn, "fsync")
@@ -126,8 +127,8 @@ class StreamHandlers:
         if len(name.encode("utf-8", "surrogateescape")) > _NAME_MAX:
             raise HttpError(400, "bad_field", f"the name of a subscription has at most {_NAME_MAX} bytes")
         kind = body.get("kind", "shared")
-        if not isinstance(kind, str) or kind not in _KINDS:
-            raise HttpError(400, "bad_field", f"kind is one of {', '.join(_KINDS)}")
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise HttpError(400, "bad_field", f"kind is one of {', '.join(KINDS)}")
         durable = body.get("durable", True)
         if not isinstance(durable, bool):
             raise HttpError(400, "bad_field", "durable is true or false")
@@ -140,7 +141,7 @@ class StreamHandlers:
         subscription, lsn = vhost.subscriptions.open(
             stream,
             name,
-            _KINDS[kind],
+            KINDS[kind],
             options,
             identity=access.identity(request),
             durable=durable,
@@ -152,11 +153,11 @@ class StreamHandlers:
 
     def _options(self, body: dict[str, Any]) -> dict[str, Any]:
         options: dict[str, Any] = {}
-        for name in ("ack_timeout_ms", "nack_min_ms", "nack_max_ms"):
+        for name, bounds in DELAYS.items():
             if body.get(name) is not None:
-                options["x-" + name.replace("_", "-")] = number_of(body, name, (0, 0, _DAY_MS))
+                options["x-" + name.replace("_", "-")] = number_of(body, name, bounds)
         if body.get("max_deliveries") is not None:
-            options["x-delivery-limit"] = number_of(body, "max_deliveries", (1, 1, 65_535)) - 1
+            options["x-delivery-limit"] = number_of(body, "max_deliveries", MAX_DELIVERIES) - 1
         if (queue := body.get("dead_letter")) is not None:
             if not isinstance(queue, str):
                 raise HttpError(400, "bad_field", "dead_letter is the name of a queue or a stream")

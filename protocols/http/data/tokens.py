@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.server.login import bearer
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.shared.fields import check_fields, number_of, object_of
+from penstock.protocols.http.shared.fields import Whole, check_fields, number_of, object_of
 from penstock.protocols.http.shared.pages import page
 from penstock.router.authentication.tokens import TTL_MAX_S
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TokenHandlers"]
 
-_TTL_S: Final = (30 * 86_400, 1, TTL_MAX_S)
+TTL_S: Final = Whole(30 * 86_400, 1, TTL_MAX_S)
 
 
 class TokenHandlers:
@@ -46,7 +46,7 @@ class TokenHandlers:
         check_fields(body, ("name", "ttl_s", "user"))
         if bearer(request.headers.get("authorization", "")) is not None:
             raise HttpError(403, "access_refused", "a token makes no tokens: log in with a password")
-        user, ttl_s = self._user(request, body.get("user")), number_of(body, "ttl_s", _TTL_S)
+        user, ttl_s = self._user(request, body.get("user")), number_of(body, "ttl_s", TTL_S)
         name = body.get("name")
         if not isinstance(name, str):
             raise HttpError(400, "bad_field", "name: a text that says what uses the token")

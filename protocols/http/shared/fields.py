@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.protocols.http.server.messages import HttpError, Request, parsed
 from penstock.protocols.http.server.numbers import whole
 
-__all__ = ["number_in", "number_of", "object_of", "optional_object"]
+__all__ = ["Whole", "check_fields", "destination", "number_in", "number_of", "object_of", "optional_object"]
+
+
+class Whole(NamedTuple):
+    """The bounds of a whole number. Handlers check by it, and the OpenAPI document has it (`schema`)."""
+
+    default: int | None
+    """None: it has none."""
+    least: int
+    most: int
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        schema: dict[str, Any] = {"type": "integer", "minimum": self.least, "maximum": self.most}
+        return schema if self.default is None else {**schema, "default": self.default}
 
 
 def object_of(body: Any) -> dict[str, Any]:
@@ -50,8 +64,8 @@ def destination(item: dict[str, Any], where: str = "") -> tuple[str, str | None]
     return "", value
 
 
-def number_of(body: dict[str, Any], name: str, bounds: tuple[int, int, int]) -> int:
-    """A whole number; `bounds` are its default, the least and the most. Raises HttpError 400."""
+def number_of(body: dict[str, Any], name: str, bounds: Whole) -> int:
+    """A whole number of a body. Raises HttpError 400."""
     default, least, most = bounds
     value = whole(body.get(name, default))
     if value is None or not least <= value <= most:
@@ -59,7 +73,7 @@ def number_of(body: dict[str, Any], name: str, bounds: tuple[int, int, int]) -> 
     return value
 
 
-def number_in(request: Request, name: str, bounds: tuple[int, int, int]) -> int:
+def number_in(request: Request, name: str, bounds: Whole) -> int:
     """The same, of the query."""
     default, least, most = bounds
     text = request.parameter(name, str(default))

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.shared.fields import number_in
+from penstock.protocols.http.shared.fields import Whole, number_in
 
-__all__ = ["page"]
+__all__ = ["MAX", "page"]
 
-_MAX: Final = (1000, 1, 1000)
+MAX: Final = Whole(1000, 1, 1000)
 
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ def page(
         HttpError: 400, a token that no page gave.
 
     """
-    most, after = number_in(request, "max", _MAX), _after(request.parameter("page_token"))
+    most, after = number_in(request, "max", MAX), _after(request.parameter("page_token"))
     rest = sorted(((key, item) for key, item in items if key > after), key=lambda one: one[0])
     answer: dict[str, Any] = {name: [shown(key, item) for key, item in rest[:most]]}
     if len(rest) > most:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.protocols.http.server.messages import HttpError
 from penstock.protocols.http.server.numbers import whole
+from penstock.protocols.http.shared.fields import Whole
 
 __all__ = ["Fields", "bad"]
 
@@ -48,11 +50,14 @@ class Fields:
             raise bad(self._path + name, f"one of {', '.join(choices)} is needed")
         return value
 
-    def number(self, name: str, default: int, least: int, most: int) -> int:
-        """A whole number in [least, most]."""
-        value = whole(self.take(name, default))
-        if value is None or not least <= value <= most:
-            raise bad(self._path + name, f"a whole number from {least} to {most} is needed")
+    def numbers(self, bounds: Mapping[str, Whole]) -> dict[str, int]:
+        """Whole numbers by their names."""
+        return {name: self._number(name, one) for name, one in bounds.items()}
+
+    def _number(self, name: str, bounds: Whole) -> int:
+        value = whole(self.take(name, bounds.default))
+        if value is None or not bounds.least <= value <= bounds.most:
+            raise bad(self._path + name, f"a whole number from {bounds.least} to {bounds.most} is needed")
         return value
 
     def end(self) -> None:

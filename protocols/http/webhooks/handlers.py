@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.shared.fields import number_of, object_of, optional_object
+from penstock.protocols.http.shared.fields import Whole, number_of, object_of, optional_object
 from penstock.protocols.http.shared.pages import page
 from penstock.protocols.http.shared.positions import indexed, offset_at, position_of
 from penstock.protocols.http.webhooks.belongings import attempts_queue, dead_queue
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 
 __all__ = ["WebhookHandlers", "shown"]
 
-_OVERLAP_MS: Final = (86_400_000, 0, 30 * 86_400_000)
-_REDRIVE: Final = (1000, 1, 1_000_000)
-_SIGNING: Final = ("hmac", "ed25519", "none")
+OVERLAP_MS: Final = Whole(86_400_000, 0, 30 * 86_400_000)
+REDRIVE: Final = Whole(1000, 1, 1_000_000)
+SIGNING: Final = ("hmac", "ed25519", "none")
 
 
 def shown(worker: Worker) -> dict[str, Any]:
@@ -197,7 +197,7 @@ class WebhookHandlers:
         """A new secret; the one before signs, too, for a while."""
         _, worker = self._worker(request)
         body = await optional_object(request)
-        overlap_ms = number_of(body, "overlap_ms", _OVERLAP_MS)
+        overlap_ms = number_of(body, "overlap_ms", OVERLAP_MS)
         webhook = worker.webhook
         default = kind_of(webhook.secrets[0]) if webhook.secrets else "hmac"
         kind = _signing(body.get("signing"), default)
@@ -242,7 +242,7 @@ class WebhookHandlers:
         """Send its dead letters again."""
         vhost, worker = self._worker(request)
         self._running(worker)
-        most = number_of(await optional_object(request), "max", _REDRIVE)
+        most = number_of(await optional_object(request), "max", REDRIVE)
         entry = vhost.queues.get(dead_queue(worker.webhook.name))
         ready = entry.queue.ready_count if entry is not None else 0
         count = min(most, ready)
@@ -290,6 +290,6 @@ def _checked(secret: Any) -> str:
 def _signing(value: Any, default: str) -> str:
     if value is None:
         return default
-    if value not in _SIGNING:
-        raise HttpError(400, "bad_field", f"signing: one of {', '.join(_SIGNING)}")
+    if value not in SIGNING:
+        raise HttpError(400, "bad_field", f"signing: one of {', '.join(SIGNING)}")
     return str(value)

@@ -20,20 +20,46 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import orjson
 
 from penstock.protocols.http.server.numbers import whole
+from penstock.protocols.http.shared.fields import Whole
 from penstock.protocols.http.webhooks.fields import Fields, bad
 from penstock.protocols.http.webhooks.security.auth import MASK, Auth, auth_of
 from penstock.router.names import wildcards_are_alone
 
-__all__ = ["Batch", "Filter", "Format", "Ordering", "Retry", "Settings", "Source", "settings_of"]
+__all__ = [
+    "BATCH",
+    "FORMATS",
+    "METHODS",
+    "NUMBERS",
+    "ORDERINGS",
+    "RETRY",
+    "SCHEDULED_MS_MAX",
+    "SCHEDULE_MAX",
+    "STARTS",
+    "VERIFICATIONS",
+    "Batch",
+    "Filter",
+    "Format",
+    "Ordering",
+    "Retry",
+    "Settings",
+    "Source",
+    "settings_of",
+]
 
 Format = Literal["cloudevents-binary", "cloudevents-structured", "cloudevents-batch", "raw", "json"]
 Ordering = Literal["none", "key", "strict"]
 Verify = Literal["options", "challenge", "none"]
+
+METHODS: Final = ("POST", "PUT", "PATCH")
+FORMATS: Final[tuple[Format, ...]] = get_args(Format)
+ORDERINGS: Final[tuple[Ordering, ...]] = get_args(Ordering)
+VERIFICATIONS: Final[tuple[Verify, ...]] = get_args(Verify)
+STARTS: Final = ("first", "next")
 
 _MANY: Final = ("cloudevents-batch", "json")
 _STANDARD_MS: Final = tuple(s * 1000 for s in (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400))
@@ -123,6 +149,24 @@ class Settings:
         return {**self.shown(), "headers": self.headers, "auth": self.auth.stored()}
 
 
+NUMBERS: Final = {
+    "max_inflight": Whole(32, 1, 256),
+    "timeout_ms": Whole(15_000, 100, 300_000),
+    "disable_after_ms": Whole(5 * _DAY_MS, 1000, 365 * _DAY_MS),
+}
+BATCH: Final = {
+    "max_messages": Whole(Batch().max_messages, 1, 1000),
+    "max_bytes": Whole(Batch().max_bytes, 1, 16 << 20),
+    "linger_ms": Whole(Batch().linger_ms, 0, 60_000),
+}
+RETRY: Final = {
+    "max_age_ms": Whole(Retry().max_age_ms, 0, 365 * _DAY_MS),
+    "refused_attempts": Whole(Retry().refused_attempts, 1, 100),
+}
+SCHEDULE_MAX: Final = 100
+SCHEDULED_MS_MAX: Final = 7 * _DAY_MS
+
+
 def settings_of(value: Any) -> Settings:
     """Read the settings of a webhook.
 
@@ -134,18 +178,16 @@ def settings_of(value: Any) -> Settings:
     settings = Settings(
         source=_source(fields.object("source")),
         url=fields.text("url"),
-        method=fields.choice("method", "POST", ("POST", "PUT", "PATCH")),
+        method=fields.choice("method", "POST", METHODS),
         headers=_headers(fields.take("headers", {})),
-        format=fields.choice("format", "cloudevents-binary", Format.__args__),  # type: ignore[attr-defined]
-        ordering=fields.choice("ordering", "none", Ordering.__args__),  # type: ignore[attr-defined]
+        format=fields.choice("format", "cloudevents-binary", FORMATS),
+        ordering=fields.choice("ordering", "none", ORDERINGS),
         ordering_key=fields.text("ordering_key", "routing_key"),
-        max_inflight=fields.number("max_inflight", 32, 1, 256),
-        timeout_ms=fields.number("timeout_ms", 15_000, 100, 300_000),
+        **fields.numbers(NUMBERS),
         batch=_batch(fields.object("batch", {})),
         filter=_filter(fields.object("filter", {})),
         retry=_retry(fields.object("retry", {})),
-        disable_after_ms=fields.number("disable_after_ms", 5 * _DAY_MS, 1000, 365 * _DAY_MS),
-        verify=fields.choice("verify", "options", Verify.__args__),  # type: ignore[attr-defined]
+        verify=fields.choice("verify", "options", VERIFICATIONS),
         auth=auth_of(fields.object("auth", {})),
     )
     fields.end()
@@ -168,7 +210,7 @@ def _source(fields: Fields) -> Source:
     key = fields.text("routing_key", "") if kind == "exchange" else ""
     subscription = fields.text("subscription", "") if kind == "stream" else ""
     has_start = kind == "stream" and not subscription
-    start = fields.choice("from", "next", ("first", "next")) if has_start else "next"
+    start = fields.choice("from", "next", STARTS) if has_start else "next"
     fields.end()
     if not name or len(name.encode()) > 255 or len(key.encode()) > 255:
         raise bad("source", "names have 1 to 255 bytes")
@@ -189,11 +231,7 @@ def _source_shown(source: Source) -> dict[str, str]:
 
 
 def _batch(fields: Fields) -> Batch:
-    batch = Batch(
-        fields.number("max_messages", 1, 1, 1000),
-        fields.number("max_bytes", 256 << 10, 1, 16 << 20),
-        fields.number("linger_ms", 0, 0, 60_000),
-    )
+    batch = Batch(**fields.numbers(BATCH))
     fields.end()
     return batch
 
@@ -215,16 +253,15 @@ def _filter(fields: Fields) -> Filter:
 
 def _retry(fields: Fields) -> Retry:
     schedule = fields.take("schedule_ms", list(_STANDARD_MS))
-    if not isinstance(schedule, list) or len(schedule) > 100:
-        raise bad("retry.schedule_ms", "a list of at most 100 delays in milliseconds")
+    if not isinstance(schedule, list) or len(schedule) > SCHEDULE_MAX:
+        raise bad("retry.schedule_ms", f"a list of at most {SCHEDULE_MAX} delays in milliseconds")
     delays = [whole(one) for one in schedule]
     for one in delays:
-        if one is None or not 0 <= one <= 7 * _DAY_MS:
-            raise bad("retry.schedule_ms", f"a delay is a whole number from 0 to {7 * _DAY_MS}")
+        if one is None or not 0 <= one <= SCHEDULED_MS_MAX:
+            raise bad("retry.schedule_ms", f"a delay is a whole number from 0 to {SCHEDULED_MS_MAX}")
     retry = Retry(
         tuple(one for one in delays if one is not None),
-        fields.number("max_age_ms", 4 * _DAY_MS, 0, 365 * _DAY_MS),
-        fields.number("refused_attempts", 5, 1, 100),
+        **fields.numbers(RETRY),
     )
     fields.end()
     return retry

@@ -41,7 +41,7 @@ from penstock.protocols.http.data.publishing.destinations import Destination
 from penstock.protocols.http.data.publishing.publish import ACKS
 from penstock.protocols.http.data.pulling.pull import shown
 from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps, parsed
-from penstock.protocols.http.shared.fields import number_of, object_of
+from penstock.protocols.http.shared.fields import Whole, number_of, object_of
 from penstock.protocols.http.shared.keys import Keyed
 from penstock.protocols.http.shared.positions import offset_at
 from penstock.protocols.http.shared.taking import Delivery, each_delivery
@@ -62,7 +62,7 @@ __all__ = ["SUBPROTOCOL", "Sockets"]
 
 SUBPROTOCOL: Final = "penstock.v1.json"
 _SUBSCRIPTIONS_MAX: Final = 100
-_CREDIT: Final = (100, 0, 10_000)
+_CREDIT: Final = Whole(100, 0, 10_000)
 _ID_MAX: Final = 100
 _POLICY: Final = 1008
 """RFC 6455 7.4.1: a message, or whoever it is from, violates a policy."""
@@ -373,7 +373,7 @@ class _Consumer(Keyed):
 
     def add_credit(self, messages: int) -> None:
         """The client takes more."""
-        self._left = min(self._left + messages, _CREDIT[2])
+        self._left = min(self._left + messages, _CREDIT.most)
         self.flow()
 
     def settle(self, tags: list[int], how: Callable[[Delivery], None]) -> list[int]:

@@ -29,7 +29,7 @@ from penstock.protocols.http.data.log.query import IDS, Query
 from penstock.protocols.http.data.pulling.polls import BYTES_MAX
 from penstock.protocols.http.data.pulling.pull import shown_record
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.shared.fields import check_fields, number_of, optional_object
+from penstock.protocols.http.shared.fields import Whole, check_fields, number_of, optional_object
 from penstock.protocols.http.shared.positions import position_of_time
 from penstock.router.queues.start_position import parse_since
 
@@ -37,16 +37,18 @@ if TYPE_CHECKING:
     from penstock.log_core.batch._batch import Record
     from penstock.protocols.http.data.access import Access
 
-__all__ = ["LogSearch"]
+__all__ = ["SEARCH", "LogSearch"]
 
+SEARCH: Final = {
+    "max": Whole(100, 1, 1000),
+    "max_scan_bytes": Whole(256 << 20, 1 << 20, 4 << 30),
+    "wait_ms": Whole(1000, 10, 30_000),
+}
+"""Numbers of a search."""
 _FIELDS: Final = (
     *("from", "to", *PLACES, "headers", *IDS, "body"),
     *("count", "max", "max_scan_bytes", "wait_ms", "cursor"),
 )
-_MOST: Final = (100, 1, 1000)
-"""Default, least, most."""
-_SCAN_BYTES: Final = (256 << 20, 1 << 20, 4 << 30)
-_WAIT_MS: Final = (1000, 10, 30_000)
 _DIGITS_MAX: Final = 19
 
 
@@ -65,9 +67,10 @@ class LogSearch:
         query = Query.read(body)
         places = Places(access.broker, access.identity(request), vhost, body)
         limits = SearchLimits(
-            number_of(body, "max_scan_bytes", _SCAN_BYTES), number_of(body, "wait_ms", _WAIT_MS) / 1000
+            number_of(body, "max_scan_bytes", SEARCH["max_scan_bytes"]),
+            number_of(body, "wait_ms", SEARCH["wait_ms"]) / 1000,
         )
-        most = number_of(body, "max", _MOST)
+        most = number_of(body, "max", SEARCH["max"])
         begin, position, end = await self._span(body)
         content = Content(query.clauses(), query.contains, feeds=places.feeds)
         messages: list[dict[str, Any]] = []

@@ -1,13 +1,10 @@
 """GET /openapi.json: what the data plane takes and answers, as OpenAPI 3.1, for people and for generators.
 
-Written by hand beside the handlers; a test holds it to the routes there are, and requests made from it find
-what it does not say (schemathesis). It needs no login: it says nothing that this page does not.
+Bounds of numbers and lists of choices are those by which the handlers check. The rest is written here; a test
+holds it to the routes there are, and requests made from it find what it does not say (schemathesis).
 """
 
 from __future__ import annotations
-
-from functools import cache
-from typing import Final
 
 from penstock import __version__
 from penstock.protocols.http.data.openapi.log import message, replay, search
@@ -18,7 +15,6 @@ from penstock.protocols.http.data.openapi.schemas import (
     TEXT,
     TIME,
     Json,
-    number,
     object_,
     ref,
     schemas,
@@ -26,27 +22,11 @@ from penstock.protocols.http.data.openapi.schemas import (
 from penstock.protocols.http.data.openapi.units import numbers, txn, units
 from penstock.protocols.http.data.openapi.webhooks import webhooks
 from penstock.protocols.http.data.openapi.words import listed, operation, query
-from penstock.protocols.http.server.messages import Request, Response, dumps
+from penstock.protocols.http.data.publishing.publish import ACKS
+from penstock.protocols.http.data.pulling.reader import BYTES, MAX, WAIT_MS
+from penstock.protocols.http.data.tokens import TTL_S
 
-__all__ = ["PATHS", "document", "is_open", "serve"]
-
-PATHS: Final = ("/openapi.json", "/v1/openapi.json")
-
-
-def is_open(request: Request) -> bool:
-    """Whether a request is for this document."""
-    segments = request.segments
-    return bool(segments) and segments[-1] == "openapi.json" and "/" + "/".join(segments) in PATHS
-
-
-async def serve(request: Request) -> Response:
-    """The document."""
-    return Response(200, _encoded(), "application/vnd.oai.openapi+json;version=3.1")
-
-
-@cache
-def _encoded() -> bytes:
-    return dumps(document())
+__all__ = ["document"]
 
 
 def document() -> Json:
@@ -101,7 +81,7 @@ def _paths() -> Json:
     }
     since = query("from", {"type": "string", "default": "next"}, "first, next, pos:N, a time or -1h.")
     once = [key, *numbers(), txn()]
-    acks = query("ack", {"enum": ["fsync", "written", "none"], "default": "fsync"}, "What is waited for.")
+    acks = query("ack", {"enum": list(ACKS), "default": "fsync"}, "What is waited for.")
     mandatory = query("mandatory", {"enum": ["true", "false"]}, "Refuse what goes to no queue.")
     published = {200: ref("Results"), 202: ref("Results"), 207: ref("Results")}
     events = {
@@ -121,9 +101,9 @@ def _paths() -> Json:
     }
     read = [
         query("from", {**begin, "default": "first"}, "first, next, an offset, a time or -1h."),
-        query("max", number(1, 1000, 100), "Messages at most."),
-        query("max_bytes", number(1, 16 << 20, 1 << 20), "Of bodies; one message comes whatever its size."),
-        query("wait_ms", number(0, 60000, 0), "How long the first one is waited for."),
+        query("max", MAX.schema(), "Messages at most."),
+        query("max_bytes", BYTES.schema(), "Of bodies; one message comes whatever its size."),
+        query("wait_ms", WAIT_MS.schema(), "How long the first one is waited for."),
     ]
     queue = "/queues/{queue}"
     return {
@@ -240,7 +220,7 @@ def _tokens() -> Json:
                 body=object_(
                     {
                         "name": {"type": "string", "minLength": 1, "maxLength": 100},
-                        "ttl_s": number(1, 31622400, 2592000),
+                        "ttl_s": TTL_S.schema(),
                         "user": {"type": "string", "description": "Another user: for administrators."},
                     },
                     "name",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.protocols.http.data.openapi.schemas import AGO, TEXT, TIME, Json, number, object_, ref
+from penstock.protocols.http.data.log.search import SEARCH
+from penstock.protocols.http.data.openapi.schemas import AGO, TEXT, TIME, Json, object_, ref, wholes
 from penstock.protocols.http.data.openapi.words import operation, query
+from penstock.protocols.http.shared.fields import Whole
 
 __all__ = ["message", "replay", "search"]
 
@@ -11,7 +13,12 @@ __all__ = ["message", "replay", "search"]
 def search() -> Json:
     """Messages of the past."""
     moment: Json = {
-        "anyOf": [AGO, TIME, {"type": "string", "pattern": "^pos:[0-9]{1,19}$"}, number(0, 2**53 - 1, 0)]
+        "anyOf": [
+            AGO,
+            TIME,
+            {"type": "string", "pattern": "^pos:[0-9]{1,19}$"},
+            Whole(0, 0, 2**53 - 1).schema(),
+        ]
     }
     name: Json = {"type": "string", "minLength": 1, "maxLength": 255}
     value: Json = {"type": ["string", "number", "boolean", "null"], "description": "null: whichever."}
@@ -43,9 +50,7 @@ def search() -> Json:
             "correlation_id": name,
             "body": object_({"contains": TEXT}, closed=True),
             "count": {"type": "boolean", "default": False, "description": "Without headers and ids."},
-            "max": number(1, 1000, 100),
-            "max_scan_bytes": number(1 << 20, 4 << 30, 256 << 20),
-            "wait_ms": number(10, 30_000, 1000),
+            **wholes(SEARCH),
             "cursor": {"type": "string", "pattern": "^[0-9]{1,19}:[0-9]{1,19}:[0-9]{1,19}$"},
         },
         closed=True,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from penstock.protocols.http.data.openapi.schemas import START, TEXT, Json, number, object_, ref
+from penstock.protocols.http.data import redrive as redrive_handler
+from penstock.protocols.http.data import streams as stream_handlers
+from penstock.protocols.http.data.openapi.schemas import START, TEXT, Json, object_, ref, wholes
 from penstock.protocols.http.data.openapi.units import txn
 from penstock.protocols.http.data.openapi.words import HANDLES, listed, operation
+from penstock.protocols.http.data.pulling import peek as peek_handler
+from penstock.protocols.http.data.pulling.pull import DELAY_MS, LEASE_MS, PULL
 
 __all__ = ["peek", "pulled", "queues", "redrive", "streams"]
 
@@ -22,12 +26,7 @@ def pulled(source: str) -> Json:
     }
     pull = object_(
         {
-            "max_messages": number(1, 1000, 10),
-            "max_bytes": number(1, 16 << 20, 1 << 20),
-            "min_messages": number(1, 1000, 1),
-            "min_bytes": number(0, 16 << 20, 0),
-            "wait_ms": number(0, 60000, 5000),
-            "lease_ms": number(1000, 43200000, 30000),
+            **wholes(PULL),
             **({"consumer": named} if "subscription" in source else {}),
         },
         closed=True,
@@ -36,7 +35,7 @@ def pulled(source: str) -> Json:
         {
             "handles": HANDLES,
             "dead_letter": {"type": "boolean"},
-            "delay_ms": {**number(0, 86400000, 0), "description": "Not in a transaction."},
+            **wholes({"delay_ms": DELAY_MS}, delay_ms="Not in a transaction."),
         },
         "handles",
         closed=True,
@@ -66,9 +65,7 @@ def pulled(source: str) -> Json:
             "post": operation(
                 "They take longer.",
                 settled,
-                body=object_(
-                    {"handles": HANDLES, "lease_ms": number(1000, 43200000, 30000)}, "handles", closed=True
-                ),
+                body=object_({"handles": HANDLES, "lease_ms": LEASE_MS.schema()}, "handles", closed=True),
             )
         },
     }
@@ -92,15 +89,12 @@ def queues() -> Json:
 def streams(publish: Json, read: Json, tail: Json) -> Json:
     stream, subscription = "/streams/{stream}", "/streams/{stream}/subscriptions/{subscription}"
     shown, described = ref("Stream"), ref("Subscription")
-    delay = {"type": "integer", "minimum": 0, "maximum": 86400000}
     options = {
-        "kind": {"enum": ["exclusive", "failover", "shared", "key_shared"], "default": "shared"},
+        "kind": {"enum": list(stream_handlers.KINDS), "default": "shared"},
         "start": START,
         "durable": {"type": "boolean", "default": True},
-        "ack_timeout_ms": delay,
-        "nack_min_ms": delay,
-        "nack_max_ms": delay,
-        "max_deliveries": {"type": "integer", "minimum": 1, "maximum": 65535},
+        **wholes(stream_handlers.DELAYS),
+        "max_deliveries": stream_handlers.MAX_DELIVERIES.schema(),
         "dead_letter": {"type": "string", "description": "A queue or a stream."},
     }
     return {
@@ -117,7 +111,7 @@ def streams(publish: Json, read: Json, tail: Json) -> Json:
                             "pattern": "^[0-9]{1,9}[YMDhms]$",
                             "description": "Such as 7D.",
                         },
-                        "max_bytes": {"type": "integer", "minimum": 0, "maximum": 2**62},
+                        "max_bytes": stream_handlers.MAX_BYTES.schema(),
                     },
                     closed=True,
                 ),
@@ -176,7 +170,7 @@ def peek() -> Json:
     return operation(
         "Look at messages that are ready, without taking them.",
         {200: object_({"messages": messages}, "messages")},
-        body=object_({"max": number(1, 100, 10)}, closed=True),
+        body=object_({"max": peek_handler.MOST.schema()}, closed=True),
         optional=True,
     )
 
@@ -195,8 +189,8 @@ def redrive() -> Json:
         },
         body=object_(
             {
-                "max": number(1, 1000, 1000),
-                "reason": {"enum": ["rejected", "expired", "maxlen", "delivery_limit"]},
+                "max": redrive_handler.MOST.schema(),
+                "reason": {"enum": list(redrive_handler.REASONS)},
                 "to": TEXT,
                 "dry_run": {"type": "boolean", "default": False},
             },

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
+
+from penstock.protocols.http.data.publishing.bodies import FIELDS
+from penstock.protocols.http.shared.fields import Whole
+from penstock.protocols.http.webhooks import settings as webhooks
+from penstock.protocols.http.webhooks.handlers import SIGNING
+from penstock.protocols.http.webhooks.security import auth
 
 __all__ = [
     "AGO",
@@ -13,12 +20,12 @@ __all__ = [
     "TEXT",
     "TIME",
     "Json",
-    "number",
     "object_",
     "publish_to",
     "ref",
     "schemas",
     "since",
+    "wholes",
 ]
 
 Json = dict[str, Any]
@@ -54,10 +61,12 @@ def ref(name: str) -> Json:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def number(least: int, most: int, default: int, text: str = "") -> Json:
-    """A whole number in [least, most]."""
-    schema: Json = {"type": "integer", "minimum": least, "maximum": most, "default": default}
-    return {**schema, "description": text} if text else schema
+def wholes(fields: Mapping[str, Whole], **texts: str) -> Json:
+    """The numbers that a handler reads by these bounds; `texts` are descriptions of some."""
+    return {
+        name: {**bounds.schema(), **({"description": texts[name]} if name in texts else {})}
+        for name, bounds in fields.items()
+    }
 
 
 def object_(properties: Json, *required: str, closed: bool = False) -> Json:
@@ -78,34 +87,33 @@ def since(*ends: str) -> Json:
 def publish_to(to: str | None = None, *, later: bool = True) -> Json:
     """The schema of a message that is published. `to`: the field that says where to; `later`: it may wait."""
     text_or_none = {"type": ["string", "null"], "maxLength": 255, "description": "At most 255 bytes."}
-    publish = object_(
-        {
-            **({} if to is None else {to: TEXT}),
-            "value": {"description": "Text; any other JSON is kept as JSON."},
-            "value_b64": {"type": "string", "contentEncoding": "base64", "pattern": _BASE64},
-            "key": text_or_none,
-            "routing_key": text_or_none,
-            "content_type": text_or_none,
-            "headers": {"type": ["object", "null"], "description": "Their names have at most 255 bytes."},
-            "message_id": text_or_none,
-            "correlation_id": text_or_none,
-            "reply_to": text_or_none,
-            "type": text_or_none,
-            "priority": {"type": ["integer", "null"], "minimum": 0, "maximum": 255},
-            "timestamp": {"type": ["integer", "null"], "minimum": 0, "maximum": 2**63 - 1},
-            "ttl_ms": {"type": ["integer", "null"], "minimum": 0, "maximum": 2**32 - 1},
-            "delay_ms": {"type": ["integer", "null"], "maximum": _HORIZON_MS},
-            "deliver_at": {
-                "description": "A time with its zone or milliseconds since the epoch, within 100 years; "
-                "not beside delay_ms.",
-                "anyOf": [TIME, {"type": ["integer", "null"], "maximum": _HORIZON_MS}],
-            },
-            "delay_id": text_or_none,
-            "persistent": {"type": "boolean", "default": True},
+    fields: Json = {
+        "value": {"description": "Text; any other JSON is kept as JSON."},
+        "value_b64": {"type": "string", "contentEncoding": "base64", "pattern": _BASE64},
+        "key": text_or_none,
+        "routing_key": text_or_none,
+        "content_type": text_or_none,
+        "headers": {"type": ["object", "null"], "description": "Their names have at most 255 bytes."},
+        "message_id": text_or_none,
+        "correlation_id": text_or_none,
+        "reply_to": text_or_none,
+        "type": text_or_none,
+        "priority": {"type": ["integer", "null"], "minimum": 0, "maximum": 255},
+        "timestamp": {"type": ["integer", "null"], "minimum": 0, "maximum": 2**63 - 1},
+        "ttl_ms": {"type": ["integer", "null"], "minimum": 0, "maximum": 2**32 - 1},
+        "delay_ms": {"type": ["integer", "null"], "maximum": _HORIZON_MS},
+        "deliver_at": {
+            "description": "A time with its zone or milliseconds since the epoch, within 100 years; "
+            "not beside delay_ms.",
+            "anyOf": [TIME, {"type": ["integer", "null"], "maximum": _HORIZON_MS}],
         },
-        *(() if to is None else (to,)),
-        closed=True,
-    )
+        "delay_id": text_or_none,
+        "persistent": {"type": "boolean", "default": True},
+    }
+    # The names are those that the handler knows.
+    known = {name: fields[name] for name in sorted(FIELDS)}
+    needed = () if to is None else (to,)
+    publish = object_({**dict.fromkeys(needed, TEXT), **known}, *needed, closed=True)
     publish["oneOf"] = [{"required": ["value"]}, {"required": ["value_b64"]}]
     if later:
         publish["not"] = {"required": ["delay_ms", "deliver_at"]}
@@ -274,7 +282,9 @@ def schemas() -> Json:
                         object_({"queue": TEXT}, "queue", closed=True),
                         object_({"exchange": TEXT, "routing_key": TEXT}, "exchange", closed=True),
                         object_({"topic": FILTER}, "topic", closed=True),
-                        object_({"stream": TEXT, "from": {"enum": ["first", "next"]}}, "stream", closed=True),
+                        object_(
+                            {"stream": TEXT, "from": {"enum": list(webhooks.STARTS)}}, "stream", closed=True
+                        ),
                         object_(
                             {"stream": TEXT, "subscription": {"type": "string", "minLength": 1}},
                             "stream",
@@ -284,7 +294,7 @@ def schemas() -> Json:
                     ]
                 },
                 "url": {"type": "string", "format": "uri", "maxLength": 2048},
-                "method": {"enum": ["POST", "PUT", "PATCH"]},
+                "method": {"enum": list(webhooks.METHODS)},
                 "headers": {
                     "type": "object",
                     "propertyNames": {"pattern": _TOKEN, "maxLength": 100},
@@ -292,26 +302,12 @@ def schemas() -> Json:
                     "maxProperties": 50,
                     "description": "Others than the gateway's own, such as webhook-* and ce-*.",
                 },
-                "format": {
-                    "enum": [
-                        "cloudevents-binary",
-                        "cloudevents-structured",
-                        "cloudevents-batch",
-                        "raw",
-                        "json",
-                    ]
-                },
-                "ordering": {"enum": ["none", "key", "strict"]},
+                "format": {"enum": list(webhooks.FORMATS)},
+                "ordering": {"enum": list(webhooks.ORDERINGS)},
                 "ordering_key": {"type": "string", "pattern": "^(routing_key|header:[!-~]{1,100})$"},
-                "max_inflight": number(1, 256, 32),
-                "timeout_ms": number(100, 300000, 15000),
+                **wholes(webhooks.NUMBERS),
                 "batch": object_(
-                    {
-                        "max_messages": number(1, 1000, 1, "More than one: in a format with many."),
-                        "max_bytes": number(1, 16 << 20, 256 << 10),
-                        "linger_ms": number(0, 60000, 0),
-                    },
-                    closed=True,
+                    wholes(webhooks.BATCH, max_messages="More than one: in a format with many."), closed=True
                 ),
                 "filter": object_(
                     {
@@ -329,21 +325,23 @@ def schemas() -> Json:
                     {
                         "schedule_ms": {
                             "type": "array",
-                            "maxItems": 100,
-                            "items": {"type": "integer", "minimum": 0, "maximum": 604800000},
+                            "maxItems": webhooks.SCHEDULE_MAX,
+                            "items": {
+                                "type": "integer",
+                                "minimum": 0,
+                                "maximum": webhooks.SCHEDULED_MS_MAX,
+                            },
                         },
-                        "max_age_ms": number(0, 31536000000, 345600000),
-                        "refused_attempts": number(1, 100, 5),
+                        **wholes(webhooks.RETRY),
                     },
                     closed=True,
                 ),
-                "disable_after_ms": number(1000, 31536000000, 432000000),
-                "verify": {"enum": ["options", "challenge", "none"]},
+                "verify": {"enum": list(webhooks.VERIFICATIONS)},
                 "auth": {
                     "oneOf": _webhook_auth(),
                     "description": "A user has no colon, token_url is https, certificate and key are PEM.",
                 },
-                "signing": {"enum": ["hmac", "ed25519", "none"]},
+                "signing": {"enum": list(SIGNING)},
                 "secret": SECRET,
             },
             "source",
@@ -378,26 +376,19 @@ def schemas() -> Json:
 
 def _webhook_auth() -> list[Json]:
     """The ways a webhook proves itself, one schema each."""
+    found = []
+    for kind, names in auth.FIELDS.items():
+        needed = [name for name in names if name not in auth.DEFAULTS]
+        fields = {name: _webhook_secret(name, needed=name in needed) for name in names}
+        needed = ["type", *needed] if kind != "none" else []
+        found.append(object_({"type": {"const": kind}, **fields}, *needed, closed=True))
+    return found
 
-    def one(kind: str, *needed: str, **others: Json) -> Json:
-        fields: Json = {
-            name: {"type": "string", "minLength": 1, "maxLength": 8192, "pattern": _PRINTABLE}
-            for name in needed
-        }
-        return object_({"type": {"const": kind}} | fields | others, "type", *needed, closed=True)
 
-    return [
-        one("none"),
-        one("basic", "user", "password"),
-        one("bearer", "token"),
-        one(
-            "oauth2-client-credentials",
-            "token_url",
-            "client_id",
-            "client_secret",
-            client_auth={"enum": ["basic", "post"], "default": "basic"},
-            scope={"type": "string", "maxLength": 8192, "pattern": _PRINTABLE},
-            audience={"type": "string", "maxLength": 8192, "pattern": _PRINTABLE},
-        ),
-        one("mtls", "certificate", "key"),
-    ]
+def _webhook_secret(name: str, *, needed: bool) -> Json:
+    if name == "client_auth":
+        return {"enum": list(auth.CLIENT_AUTHS), "default": auth.DEFAULTS[name]}
+    if name in auth.PEM:
+        return {"type": "string", "minLength": 1, "maxLength": auth.PEM_MAX}
+    schema: Json = {"type": "string", "maxLength": auth.TEXT_MAX, "pattern": _PRINTABLE}
+    return {**schema, "minLength": 1} if needed else schema

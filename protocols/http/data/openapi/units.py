@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.protocols.http.data.openapi.schemas import NAME, TEXT, Json, number, object_, publish_to, ref
+from penstock.protocols.http.data.openapi.schemas import NAME, TEXT, Json, object_, publish_to, ref, wholes
 from penstock.protocols.http.data.openapi.words import HANDLES, operation, query
+from penstock.protocols.http.data.publishing.half import NUMBERS
+from penstock.protocols.http.data.publishing.transactions import TIMEOUT_MS
 
 __all__ = ["numbers", "txn", "units"]
 
@@ -57,7 +59,7 @@ def units(key: Json) -> Json:
     )
     # One that does something at once has one of them at least.
     at_once["anyOf"] = [{"required": ["publish"]}, {"required": ["ack"]}]
-    opened = object_({"timeout_ms": number(1000, 900_000, 60_000)}, closed=True)
+    opened = object_({"timeout_ms": TIMEOUT_MS.schema()}, closed=True)
     staged = {
         "id": TEXT,
         "messages": {"type": "integer"},
@@ -128,10 +130,7 @@ def _half(to: str) -> Json:
             "message": publish_to(later=False),
             "name": {"type": "string", "minLength": 1, "maxLength": 255},
             "ask": {"type": "string", "format": "uri", "maxLength": 2048},
-            "check_after_ms": number(100, 86_400_000, 6000),
-            "check_each_ms": number(100, 86_400_000, 30_000),
-            "max_checks": number(1, 1000, 15),
-            "expires_ms": number(100, 31_536_000_000, 259_200_000),
+            **wholes(NUMBERS),
             "dead_letter": NAME,
         },
         to,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.protocols.http.data.openapi.schemas import SECRET, TEXT, Json, number, object_, ref, since
+from penstock.protocols.http.data.openapi.schemas import SECRET, TEXT, Json, object_, ref, since
 from penstock.protocols.http.data.openapi.words import listed, operation
+from penstock.protocols.http.webhooks.handlers import OVERLAP_MS, REDRIVE
 
 __all__ = ["webhooks"]
 
@@ -45,7 +46,7 @@ def webhooks(read: list[Json]) -> Json:
                 {200: object_({"secret": TEXT}, "secret")},
                 body=object_(
                     {
-                        "overlap_ms": number(0, 2592000000, 86400000),
+                        "overlap_ms": OVERLAP_MS.schema(),
                         "signing": {"enum": ["hmac", "ed25519"]},
                         "secret": SECRET,
                     }
@@ -64,7 +65,7 @@ def webhooks(read: list[Json]) -> Json:
             "post": operation(
                 "Send its dead letters again.",
                 {202: accepted},
-                body=object_({"max": number(1, 1000000, 1000)}),
+                body=object_({"max": REDRIVE.schema()}),
                 optional=True,
             )
         },

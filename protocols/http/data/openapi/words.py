@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.protocols.http.data.openapi.schemas import TEXT, Json, number, object_, ref
+from penstock.protocols.http.data.openapi.schemas import TEXT, Json, object_, ref
+from penstock.protocols.http.shared.pages import MAX
 
 __all__ = ["HANDLES", "listed", "operation", "query"]
 
@@ -53,7 +54,7 @@ def listed(summary: str, name: str, item: Json, *parameters: Json) -> Json:
     """A list that is read page by page."""
     answer = object_({name: {"type": "array", "items": item}, "next_page_token": TEXT}, name)
     paging = [
-        query("max", number(1, 1000, 1000), "So many at most."),
+        query("max", MAX.schema(), "So many at most."),
         query("page_token", {"type": "string", "pattern": "^[A-Za-z0-9_-]*$"}, "As the page before gave it."),
     ]
     return operation(summary, {200: answer}, parameters=[*paging, *parameters])

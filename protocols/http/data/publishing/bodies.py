@@ -31,7 +31,7 @@ from penstock.protocols.http.server.headers import DELAY_ID, due_from
 from penstock.protocols.http.server.messages import HttpError, Request, dumps, parsed
 from penstock.protocols.http.server.numbers import whole
 
-__all__ = ["MESSAGES_MAX", "Outgoing", "message_of", "messages_of"]
+__all__ = ["FIELDS", "MESSAGES_MAX", "Outgoing", "message_of", "messages_of"]
 
 MESSAGES_MAX: Final = 10_000
 """Messages of one request."""
@@ -39,7 +39,7 @@ _PREFIX: Final = "cloudEvents:"
 _REQUIRED: Final = ("id", "source", "specversion", "type")
 _TEXTS: Final = ("message_id", "correlation_id", "reply_to", "type")
 _PROPERTIES: Final = frozenset((*_TEXTS, "content_type", "headers", "priority", "timestamp"))
-_KNOWN: Final = {
+FIELDS: Final = {
     *_TEXTS,
     "value",
     "value_b64",
@@ -55,6 +55,7 @@ _KNOWN: Final = {
     "deliver_at",
     "delay_id",
 }
+"""Fields of a message that is JSON."""
 _METADATA: Final = {
     "penstock-routing-key": "routing_key",
     "penstock-message-id": "message_id",
@@ -153,9 +154,9 @@ def message_of(item: Any, where: str) -> Outgoing:
     """A message that is a JSON object, which is called `where`. Raises HttpError 400."""
     if not isinstance(item, dict):
         raise _bad(where, "a message is a JSON object")
-    if not _KNOWN.issuperset(item):
-        unknown = sorted(set(item) - _KNOWN)
-        raise _bad(f"{where}.{unknown[0]}", f"there is no such field; there are {', '.join(sorted(_KNOWN))}")
+    if not FIELDS.issuperset(item):
+        unknown = sorted(set(item) - FIELDS)
+        raise _bad(f"{where}.{unknown[0]}", f"there is no such field; there are {', '.join(sorted(FIELDS))}")
     if ("value" in item) == ("value_b64" in item):
         raise _bad(where, "either value or value_b64 is needed")
     properties: dict[str, Any] = {}

@@ -28,8 +28,7 @@ from penstock.protocols.http.server.messages import (
     json_response,
     parsed,
 )
-from penstock.protocols.http.server.numbers import whole
-from penstock.protocols.http.shared.fields import destination, object_of
+from penstock.protocols.http.shared.fields import Whole, destination, number_of, object_of
 from penstock.protocols.http.webhooks.address_rules import Forbidden
 from penstock.router.errors import HalfUnknown
 from penstock.router.messages.half import Half, Place, Rules
@@ -37,15 +36,17 @@ from penstock.router.messages.half import Half, Place, Rules
 if TYPE_CHECKING:
     from penstock.protocols.http.webhooks.delivery.questions import Questions
 
-__all__ = ["Halves"]
+__all__ = ["NUMBERS", "Halves"]
 
 _DAY_MS: Final = 86_400_000
-_NUMBERS: Final = {
-    "check_after_ms": (100, _DAY_MS),
-    "check_each_ms": (100, _DAY_MS),
-    "max_checks": (1, 1000),
-    "expires_ms": (100, 365 * _DAY_MS),
+_USUAL: Final = Rules()
+NUMBERS: Final = {
+    "check_after_ms": Whole(_USUAL.check_after_ms, 100, _DAY_MS),
+    "check_each_ms": Whole(_USUAL.check_each_ms, 100, _DAY_MS),
+    "max_checks": Whole(_USUAL.max_checks, 1, 1000),
+    "expires_ms": Whole(_USUAL.expires_ms, 100, 365 * _DAY_MS),
 }
+"""Numbers of the rules of a half message."""
 _GROUP: Final = "http"
 """Of all that HTTP prepares: who asks is the address, and no producer."""
 
@@ -127,12 +128,9 @@ class Halves:
 def _rules(item: dict[str, Any]) -> Rules:
     """Those in `item`, which leave it. Raises HttpError."""
     found: dict[str, Any] = {}
-    for name, (least, most) in _NUMBERS.items():
-        if name in item:
-            value = whole(item.pop(name))
-            if value is None or not least <= value <= most:
-                raise HttpError(400, "bad_field", f"{name}: a number from {least} to {most}")
-            found[name] = value
+    for name, bounds in NUMBERS.items():
+        found[name] = number_of(item, name, bounds)
+        item.pop(name, None)
     return Rules(**found, dead_letter=_text(item, "dead_letter"))
 
 

@@ -35,7 +35,7 @@ from penstock.protocols.http.server.messages import (
     json_response,
     parsed,
 )
-from penstock.protocols.http.shared.fields import destination, number_of, object_of, optional_object
+from penstock.protocols.http.shared.fields import Whole, destination, number_of, object_of, optional_object
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.publishing.staged import Staged, Transaction
@@ -48,7 +48,7 @@ __all__ = ["Transactions"]
 
 _MOST: Final = 1000
 """Messages and handles of a transaction that is one request, each."""
-_TIMEOUT_MS: Final = (60_000, 1000, 900_000)
+TIMEOUT_MS: Final = Whole(60_000, 1000, 900_000)
 _AT_ONCE: Final = ("publish", "ack")
 
 
@@ -81,7 +81,7 @@ class Transactions:
                 "Idempotency-Key: one whose id was lost ends by itself; open another",
             )
         vhost, identity = self._access.vhost(request), self._access.identity(request)
-        timeout_ms = number_of(body, "timeout_ms", _TIMEOUT_MS)
+        timeout_ms = number_of(body, "timeout_ms", TIMEOUT_MS)
         one = self._staged.begin(vhost.name, identity.username, timeout_ms / 1000)
         return json_response({"id": one.id, "timeout_ms": timeout_ms}, 201)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.protocols.http.data.pulling.polls import BYTES_MAX
 from penstock.protocols.http.data.pulling.pull import shown
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.shared.fields import check_fields, number_of, optional_object
+from penstock.protocols.http.shared.fields import Whole, check_fields, number_of, optional_object
 from penstock.protocols.http.shared.taking import each_delivery
 from penstock.subscriptions.streams.stream import Stream
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Peek"]
 
-_MOST: Final = (10, 1, 100)
+MOST: Final = Whole(10, 1, 100)
 _READS_MAX: Final = 20
 """Reads for one request, each at least of a block: then it answers what it has."""
 
@@ -46,7 +46,7 @@ class Peek:
             )
         body = await optional_object(request)
         check_fields(body, ("max",))
-        most = number_of(body, "max", _MOST)
+        most = number_of(body, "max", MOST)
         items = self._look(queue, most)
         for _ in range(_READS_MAX):
             if len(items) >= most or queue.deleted or not await self._read(queue):

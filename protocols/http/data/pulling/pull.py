@@ -27,7 +27,7 @@ from penstock.protocols.http.data.pulling.members import Member, Members
 from penstock.protocols.http.data.pulling.ndjson import Window, attach, lines
 from penstock.protocols.http.data.pulling.polls import BYTES_MAX, Polls
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.shared.fields import check_fields, number_of, object_of, optional_object
+from penstock.protocols.http.shared.fields import Whole, check_fields, number_of, object_of, optional_object
 from penstock.protocols.http.shared.taking import Delivery
 from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.streams.subscription import Subscription
@@ -37,22 +37,21 @@ if TYPE_CHECKING:
     from penstock.protocols.http.data.publishing.staged import Staged, Transaction
     from penstock.subscriptions.queue.queue import Queue
 
-__all__ = ["Puller", "shown", "shown_record"]
+__all__ = ["DELAY_MS", "LEASE_MS", "PULL", "Puller", "shown", "shown_record"]
 
 NDJSON: Final = "application/x-ndjson"
-_MESSAGES: Final = (10, 1, 1000)
-"""Default, least, most."""
-_BYTES: Final = (BYTES_MAX, 1, 16 << 20)
-_LEAST: Final = (1, 1, 1000)
-_LEAST_BYTES: Final = (0, 0, 16 << 20)
-_WAIT_MS: Final = (5000, 0, 60_000)
+LEASE_MS: Final = Whole(30_000, 1000, 43_200_000)
+PULL: Final = {
+    "max_messages": Whole(10, 1, 1000),
+    "max_bytes": Whole(BYTES_MAX, 1, 16 << 20),
+    "min_messages": Whole(1, 1, 1000),
+    "min_bytes": Whole(0, 0, 16 << 20),
+    "wait_ms": Whole(5000, 0, 60_000),
+    "lease_ms": LEASE_MS,
+}
+"""Numbers of a pull."""
+DELAY_MS: Final = Whole(0, 0, 86_400_000)
 _WINDOWS_MAX: Final = 1000
-_LEASE_MS: Final = (30_000, 1000, 43_200_000)
-_DELAY_MS: Final = (0, 0, 86_400_000)
-_PULL_FIELDS: Final = (
-    *("max_messages", "max_bytes", "min_messages", "min_bytes", "wait_ms", "lease_ms"),
-    "consumer",
-)
 _HANDLES_MAX: Final = 10_000
 
 
@@ -74,10 +73,10 @@ class Puller:
         access = self._access
         source = access.source(request)
         body = await optional_object(request)
-        check_fields(body, _PULL_FIELDS)
-        wanted, bytes_max = number_of(body, "max_messages", _MESSAGES), number_of(body, "max_bytes", _BYTES)
-        least = number_of(body, "min_messages", _LEAST), number_of(body, "min_bytes", _LEAST_BYTES)
-        wait_ms, lease_ms = number_of(body, "wait_ms", _WAIT_MS), number_of(body, "lease_ms", _LEASE_MS)
+        check_fields(body, (*PULL, "consumer"))
+        numbers = [number_of(body, name, bounds) for name, bounds in PULL.items()]
+        wanted, bytes_max, least_messages, least_bytes, wait_ms, lease_ms = numbers
+        least = least_messages, least_bytes
         member = self._member(request, source, body.get("consumer"))
         if NDJSON in request.headers.get("accept", ""):
             if least != (1, 0):
@@ -170,7 +169,7 @@ class Puller:
         source, body, leases = await self._handles(request, ("lease_ms",))
         if request.parameter("txn"):
             raise HttpError(400, "bad_field", "txn: what is staged stays leased; extend without it")
-        lease_ms = number_of(body, "lease_ms", _LEASE_MS)
+        lease_ms = number_of(body, "lease_ms", LEASE_MS)
         for lease in leases.values():
             if lease is not None:
                 self._leases.extend(lease, lease_ms / 1000)
@@ -265,7 +264,7 @@ class Puller:
 
 
 def _given_back(body: dict[str, Any]) -> Callable[[Delivery], None] | float:
-    delay_ms = number_of(body, "delay_ms", _DELAY_MS)
+    delay_ms = number_of(body, "delay_ms", DELAY_MS)
     dead_letter = body.get("dead_letter", False)
     if not isinstance(dead_letter, bool):
         raise HttpError(400, "bad_field", "dead_letter is true or false")

@@ -19,7 +19,7 @@ from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.pulling.polls import BYTES_MAX, Polls
 from penstock.protocols.http.data.pulling.pull import shown
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.shared.fields import number_in
+from penstock.protocols.http.shared.fields import Whole, number_in
 from penstock.protocols.http.shared.positions import offset_of_time
 from penstock.router.queues.start_position import parse_since
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamReader"]
 
-_MAX: Final = (100, 1, 1000)
+MAX: Final = Whole(100, 1, 1000)
 """Default, least, most."""
-_WAIT_MS: Final = (0, 0, 60_000)
-_BYTES: Final = (BYTES_MAX, 1, 16 << 20)
+WAIT_MS: Final = Whole(0, 0, 60_000)
+BYTES: Final = Whole(BYTES_MAX, 1, 16 << 20)
 
 
 class StreamReader:
@@ -49,9 +49,9 @@ class StreamReader:
 
     async def read_stream(self, request: Request, stream: Stream) -> Response:
         """The same, of a stream that the user may read."""
-        wanted = number_in(request, "max", _MAX)
-        wait_ms = number_in(request, "wait_ms", _WAIT_MS)
-        bytes_max = number_in(request, "max_bytes", _BYTES)
+        wanted = number_in(request, "max", MAX)
+        wait_ms = number_in(request, "wait_ms", WAIT_MS)
+        bytes_max = number_in(request, "max_bytes", BYTES)
         offset = await self.offset(stream, request.parameter("from", "first"))
         if offset < stream.first_offset:
             raise HttpError(

@@ -25,14 +25,27 @@ from typing import Final, Literal
 
 from penstock.protocols.http.webhooks.fields import Fields, bad
 
-__all__ = ["MASK", "Auth", "AuthType", "BadCertificate", "auth_of", "with_certificate"]
+__all__ = [
+    "CLIENT_AUTHS",
+    "DEFAULTS",
+    "FIELDS",
+    "MASK",
+    "PEM",
+    "PEM_MAX",
+    "TEXT_MAX",
+    "Auth",
+    "AuthType",
+    "BadCertificate",
+    "auth_of",
+    "with_certificate",
+]
 
 AuthType = Literal["none", "basic", "bearer", "oauth2-client-credentials", "mtls"]
 
 MASK: Final = "***"
 """The text in the place of a secret."""
 
-_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+FIELDS: Final[dict[AuthType, tuple[str, ...]]] = {
     "none": (),
     "basic": ("user", "password"),
     "bearer": ("token",),
@@ -42,10 +55,11 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "mtls": ("certificate", "key"),
 }  # fmt: skip
 _SECRET: Final = frozenset({"password", "token", "client_secret", "key"})
-_DEFAULTS: Final = {"client_auth": "basic", "scope": "", "audience": ""}
-_PEM: Final = frozenset({"certificate", "key"})
-_TEXT_MAX: Final = 8192
-_PEM_MAX: Final = 64 << 10
+DEFAULTS: Final = {"client_auth": "basic", "scope": "", "audience": ""}
+PEM: Final = frozenset({"certificate", "key"})
+CLIENT_AUTHS: Final = ("basic", "post")
+TEXT_MAX: Final = 8192
+PEM_MAX: Final = 64 << 10
 _TOKEN: Final = re.compile(r"[!-~]+")
 
 
@@ -96,14 +110,14 @@ def auth_of(fields: Fields) -> Auth:
         HttpError: 400 `bad_field`, naming it.
 
     """
-    kind: AuthType = fields.choice("type", "none", tuple(_FIELDS))
+    kind: AuthType = fields.choice("type", "none", tuple(FIELDS))
     values: dict[str, str] = {}
-    for name in _FIELDS[kind]:
-        values[name] = value = fields.text(name, _DEFAULTS.get(name))
-        most = _PEM_MAX if name in _PEM else _TEXT_MAX
-        if (not value and name not in _DEFAULTS) or len(value) > most:
+    for name in FIELDS[kind]:
+        values[name] = value = fields.text(name, DEFAULTS.get(name))
+        most = PEM_MAX if name in PEM else TEXT_MAX
+        if (not value and name not in DEFAULTS) or len(value) > most:
             raise bad(f"auth.{name}", f"1 to {most} characters")
-        if name not in _PEM and not value.isprintable():
+        if name not in PEM and not value.isprintable():
             raise bad(f"auth.{name}", "it has a control character")
         if name in _SECRET and value == MASK:
             raise bad(f"auth.{name}", f"{MASK} is what is shown in its place: send the secret itself")
@@ -112,7 +126,7 @@ def auth_of(fields: Fields) -> Auth:
         raise bad("auth.user", "a user name of HTTP Basic has no colon")
     if kind == "bearer" and not _TOKEN.fullmatch(values["token"]):
         raise bad("auth.token", "printable ASCII without spaces")
-    if values.get("client_auth", "basic") not in ("basic", "post"):
+    if values.get("client_auth", "basic") not in CLIENT_AUTHS:
         raise bad("auth.client_auth", "basic (the header Authorization) or post (in the body)")
     return Auth(kind, values)
 

@@ -307,3 +307,7 @@ def test_kernels_that_do_not_fit_the_sources_are_named_with_the_remedy(spoil: st
     assert "penstock.log_core.batch._batch" in done.stderr
     assert "make kernels" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_help_fits_a_terminal_of_80_columns() -> None:
+    assert max(map(len, overview().splitlines())) < 80

@@ -38,13 +38,13 @@ GROUPS = {
         "policies": ("manage", "policies of a vhost"),
         "definitions": ("definitions", "everything that was declared, out and in"),
         "audit": ("audit", "who administered what"),
-        "bench": ("bench", "publish and pull some messages, and say how fast that was"),
+        "bench": ("bench", "publish and pull some messages, and say how fast"),
     },
     "tools": {
         "migrate": ("migrate", "move from RabbitMQ or Mosquitto, or back"),
         "rabbitmqctl": ("rabbitmqctl", "answer a verb of RabbitMQ's rabbitmqctl"),
         "rabbitmq-diagnostics": ("rabbitmqctl.checks", "answer a check of RabbitMQ's rabbitmq-diagnostics"),
-        "spark": ("spark", "run a pipeline over the log: into tables, reports, back into a gateway"),
+        "spark": ("spark", "run a pipeline over the log: tables, reports, replays"),
         "completion": ("completion", "print what a shell needs to complete commands"),
     },
 }
@@ -62,7 +62,7 @@ def overview() -> str:
     lines = [
         "usage: penstock COMMAND ...",
         "",
-        "One gateway for AMQP and MQTT clients that keeps everything they send in one log.",
+        "One gateway for AMQP, MQTT and HTTP. It keeps all messages in one log.",
     ]
     for title, group in GROUPS.items():
         lines += ["", f"{title}:", *(f"  {name:<21} {text}" for name, (_, text) in group.items())]
@@ -72,6 +72,7 @@ def overview() -> str:
         "  -h, --help            show this help; behind a command, that of the command",
         "  --version             show the version",
         "",
-        "`penstock COMMAND --help` lists the verbs of a command, `penstock COMMAND VERB --help` its options.",
+        "`penstock COMMAND --help` lists the verbs of a command.",
+        "`penstock COMMAND VERB --help` lists the options of a verb.",
     ]
     return "\n".join(lines)

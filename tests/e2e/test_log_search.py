@@ -199,7 +199,7 @@ def test_a_count_is_what_a_replay_brings(gateway: Gateway, http: httpx.Client, u
     assert [one["value"] for one in pulled] == expected
     by_key = {"exchange": "amq.topic", "routing_key": f"{unique}.1", "from": "-1h"}
     assert http.post(f"queues/{unique}k/replay", json=by_key).json()["ready"] == 50
-    # What an MQTT client gets by $replay is the same.
+    # An MQTT client gets the same by $replay.
     received: list[str] = []
     client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
     client.on_message = lambda *words: received.append(words[2].payload.decode())

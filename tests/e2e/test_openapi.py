@@ -39,6 +39,7 @@ EXPLAINED = {
     "Idempotency-Key: one whose id was lost": "Only beside publish or ack, which happen once then.",
     "(100 years) from now": "within 100 years",
     "a short string has at most 255 bytes": "Their names have at most 255 bytes.",
+    "an integer of a table has at most 64 bits": "Integers have at most 64 bits with their sign.",
     "the property": "At most 255 bytes.",
     "a text of 1 to 255 bytes": "At most 255 bytes.",
     "both as PEM": "certificate and key are PEM.",

@@ -29,6 +29,7 @@ from penstock.protocols.http.data.log.query import IDS, Query
 from penstock.protocols.http.data.pulling.polls import BYTES_MAX
 from penstock.protocols.http.data.pulling.pull import shown_record
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.shared.fields import Whole, check_fields, number_of, optional_object
 from penstock.protocols.http.shared.positions import position_of_time
 from penstock.router.queues.start_position import parse_since
@@ -123,7 +124,8 @@ class LogSearch:
 
     async def _position(self, body: dict[str, Any], name: str) -> int:
         log = self._access.broker.log
-        since = parse_since(body[name], log.now_ms())
+        number = whole(body[name])
+        since = parse_since(body[name] if number is None else number, log.now_ms())
         if since is None:
             raise HttpError(
                 400,

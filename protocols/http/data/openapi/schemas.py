@@ -93,7 +93,10 @@ def publish_to(to: str | None = None, *, later: bool = True) -> Json:
         "key": text_or_none,
         "routing_key": text_or_none,
         "content_type": text_or_none,
-        "headers": {"type": ["object", "null"], "description": "Their names have at most 255 bytes."},
+        "headers": {
+            "type": ["object", "null"],
+            "description": "Their names have at most 255 bytes. Integers have at most 64 bits with their sign.",
+        },
         "message_id": text_or_none,
         "correlation_id": text_or_none,
         "reply_to": text_or_none,

@@ -23,7 +23,8 @@ cdef enum:                          # how a delivery ends
 
 
 cdef struct Unsettled:
-    PyObject* link                  # owned; NULL: already settled, or delivered settled
+    uint64_t number                 # of the delivery; the peer knows its last 32 bits
+    PyObject* link                  # owned; NULL: already settled
     PyObject* cursor                # owned
     uint64_t seq
 
@@ -63,17 +64,19 @@ cdef class ChannelCore:
     cdef public int64_t window, window_most, remote_window
     cdef list cores                     # links by handle
     cdef list starved                   # receivers' links that had no credit when they were asked
-    # deliveries to the peer: that of number = unsettled[number & mask] for first_out <= number < next_out
+    # deliveries to the peer, by their numbers: ring[i & mask] for first <= i < last
     cdef Unsettled* ring
-    cdef uint64_t mask
-    cdef readonly uint64_t first_out, next_out
+    cdef uint64_t mask, first, last
+    cdef Py_ssize_t live                # of these entries, are not settled
+    cdef uint64_t next_number           # of the next delivery
     # outcomes for the peer, in the order of its deliveries
     cdef Due* due
     cdef Py_ssize_t due_count, due_capacity
     cdef bint awaits
 
     cdef uint64_t hold(self, OutgoingCore link, Cursor cursor, uint64_t seq) except? 0
-    cdef uint64_t skip(self) except? 0
+    cdef int make_room(self) except -1
+    cdef uint64_t find(self, uint64_t number) noexcept
     cdef Py_ssize_t settle_range(self, uint32_t first, uint32_t last, int how) except -1
     cdef Py_ssize_t settle_part(self, uint64_t low, uint64_t high, int how) except -1
     cdef void drop(self, Unsettled* entry) noexcept

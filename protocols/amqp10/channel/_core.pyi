@@ -75,7 +75,7 @@ class ChannelCore:
     def took(self) -> None:
         """A transfer came: count it, and give the window again when half of it is used."""
 
-    def next_number(self) -> int:
+    def number_settled(self) -> int:
         """The number of a settled delivery."""
 
     def chosen(self, first: int, last: int) -> list[tuple[int, Cursor, int]]:

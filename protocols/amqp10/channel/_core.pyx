@@ -4,9 +4,10 @@
 `Session`, `Channel`, `IncomingLink` and `OutgoingLink` derive from these classes, so kernels and Python work on one state: a
 kernel takes the frames that are ordinary, Python all others, in their order.
 
-Deliveries to the peer stand in a ring by number, which begins at the oldest that is not settled; an entry owns its link and
-its cursor, so that a deleted queue's deliveries can still be settled (into nothing). A range that is settled is given to the
-cursor in runs. Settled deliveries use up a number, and leave an empty entry only if the ring is not empty.
+Deliveries to the peer that are not settled stand in a ring in the order of their numbers, which begins at the oldest. An entry
+owns its link and its cursor, so that a deleted queue's deliveries can still be settled (into nothing). A range that is settled
+is given to the cursor in runs, and leaves empty entries; a ring that is full is freed of them first, so that one delivery that
+is never settled holds up no memory.
 
 Outcomes for the peer are kept in ranges. A range grows while deliveries of one read follow one another and have one outcome;
 it waits for the last of them. It does not grow over several reads, or a busy sender would never hear of any.
@@ -102,7 +103,7 @@ cdef class ChannelCore:
         cdef uint64_t i
         cdef Py_ssize_t k
         if self.ring != NULL:
-            for i in range(self.first_out, self.next_out):
+            for i in range(self.first, self.last):
                 Py_XDECREF(self.ring[i & self.mask].link)
                 Py_XDECREF(self.ring[i & self.mask].cursor)
         for k in range(self.due_count):
@@ -231,76 +232,93 @@ cdef class ChannelCore:
 
     cdef uint64_t hold(self, OutgoingCore link, Cursor cursor, uint64_t seq) except? 0:
         """The number of the next delivery, which awaits its settlement."""
-        cdef uint64_t number = self.next_out, capacity, i
-        cdef Unsettled* grown
+        cdef uint64_t number = self.next_number
         cdef Unsettled* entry
-        if self.ring == NULL or number - self.first_out > self.mask:
-            capacity = 32 if self.ring == NULL else 2 * (self.mask + 1)
-            grown = <Unsettled*>malloc(capacity * sizeof(Unsettled))
-            if grown == NULL:
-                raise MemoryError
-            for i in range(self.first_out, number):
-                grown[i & (capacity - 1)] = self.ring[i & self.mask]
-            free(self.ring)
-            self.ring = grown
-            self.mask = capacity - 1
-        entry = &self.ring[number & self.mask]
+        if self.ring == NULL or self.last - self.first > self.mask:
+            self.make_room()
+        entry = &self.ring[self.last & self.mask]
+        entry.number = number
         entry.link = <PyObject*>link
         entry.cursor = <PyObject*>cursor
         entry.seq = seq
-        if link is None:
-            entry.link = entry.cursor = NULL
-        else:
-            Py_INCREF(link)
-            Py_INCREF(cursor)
-        self.next_out = number + 1
+        Py_INCREF(link)
+        Py_INCREF(cursor)
+        self.last += 1
+        self.live += 1
+        self.next_number = number + 1
         return number
 
-    cdef uint64_t skip(self) except? 0:
-        """The number of the next delivery, which is settled."""
-        cdef uint64_t number = self.next_out
-        if number == self.first_out:
-            self.first_out = self.next_out = number + 1
-            return number
-        # Others before it are still out: an empty entry keeps the ring without gaps.
-        return self.hold(None, None, 0)
+    cdef int make_room(self) except -1:
+        """Free the ring of empty entries, or double it when more than half of them are in use."""
+        cdef uint64_t capacity = 32 if self.ring == NULL else self.mask + 1, i, kept = 0
+        cdef Unsettled* grown
+        if self.ring != NULL and 2 * <uint64_t>self.live > capacity:
+            capacity *= 2
+        grown = <Unsettled*>malloc(capacity * sizeof(Unsettled))
+        if grown == NULL:
+            raise MemoryError
+        for i in range(self.first, self.last):
+            if self.ring[i & self.mask].link != NULL:
+                grown[kept] = self.ring[i & self.mask]
+                kept += 1
+        free(self.ring)
+        self.ring = grown
+        self.mask = capacity - 1
+        self.first = 0
+        self.last = kept
+        return 0
 
-    def next_number(self):
-        return self.skip() & 0xFFFFFFFF
+    cdef uint64_t find(self, uint64_t number) noexcept:
+        """Where the first entry stands whose number is `number`, or above."""
+        cdef uint64_t low = self.first, high = self.last, middle
+        while low < high:
+            middle = low + (high - low) // 2
+            if self.ring[middle & self.mask].number < number:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def number_settled(self):
+        cdef uint64_t number = self.next_number
+        self.next_number = number + 1
+        return number & 0xFFFFFFFF
 
     cdef void drop(self, Unsettled* entry) noexcept:
+        self.live -= 1
         Py_DECREF(<object>entry.link)
         Py_DECREF(<object>entry.cursor)
         entry.link = entry.cursor = NULL
 
     cdef void advance(self) noexcept:
         """The ring begins at the oldest delivery that is not settled."""
-        while self.first_out < self.next_out and self.ring[self.first_out & self.mask].link == NULL:
-            self.first_out += 1
+        while self.first < self.last and self.ring[self.first & self.mask].link == NULL:
+            self.first += 1
 
     cdef Py_ssize_t settle_range(self, uint32_t first, uint32_t last, int how) except -1:
         """End what is out of the numbers [first, last], which wrap; how many."""
-        cdef uint64_t span = <uint64_t><uint32_t>(last - first) + 1
-        cdef uint64_t ahead = <uint32_t>(first - <uint32_t>self.first_out)      # of the oldest that is out
-        cdef uint64_t size = self.next_out - self.first_out, wrapped
+        cdef uint64_t span = <uint64_t><uint32_t>(last - first) + 1, oldest, ahead
         cdef Py_ssize_t n = 0
-        if ahead < size:
-            n += self.settle_part(self.first_out + ahead, self.first_out + min(ahead + span, size), how)
+        if self.first == self.last:
+            return 0
+        oldest = self.ring[self.first & self.mask].number
+        ahead = <uint32_t>(first - <uint32_t>oldest)
+        n += self.settle_part(oldest + ahead, oldest + ahead + span, how)
         if ahead + span > <uint64_t>0x100000000:
             # It reaches round to the oldest one.
-            wrapped = ahead + span - <uint64_t>0x100000000
-            n += self.settle_part(self.first_out, self.first_out + min(wrapped, size), how)
+            n += self.settle_part(oldest, oldest + ahead + span - <uint64_t>0x100000000, how)
         self.advance()
         self.connection.acknowledged += n
         return n
 
     cdef Py_ssize_t settle_part(self, uint64_t low, uint64_t high, int how) except -1:
-        cdef uint64_t i = low, seq, count
+        """End what is out of the numbers [low, high); how many."""
+        cdef uint64_t i = self.find(low), end = self.find(high), seq, count
         cdef Unsettled* entry
         cdef PyObject* link
         cdef Cursor cursor
         cdef Py_ssize_t n = 0
-        while i < high:
+        while i < end:
             entry = &self.ring[i & self.mask]
             link = entry.link
             if link == NULL:
@@ -313,7 +331,7 @@ cdef class ChannelCore:
                 self.drop(entry)
                 count += 1
                 i += 1
-                if i >= high:
+                if i >= end:
                     break
                 entry = &self.ring[i & self.mask]
                 if entry.cursor != <PyObject*>cursor or entry.link != link or entry.seq != seq + count:
@@ -338,28 +356,27 @@ cdef class ChannelCore:
         cdef uint64_t i, span = <uint64_t><uint32_t>(last - first) + 1
         cdef Unsettled* entry
         cdef list found = []
-        for i in range(self.first_out, self.next_out):
+        for i in range(self.first, self.last):
             entry = &self.ring[i & self.mask]
-            if entry.link != NULL and <uint32_t>(<uint32_t>i - first) < span:
-                found.append((<uint32_t>i, <Cursor>entry.cursor, entry.seq))
+            if entry.link != NULL and <uint32_t>(<uint32_t>entry.number - first) < span:
+                found.append((<uint32_t>entry.number, <Cursor>entry.cursor, entry.seq))
         return found
 
     def forget(self, list numbers not None):
-        cdef uint32_t number, ahead
+        cdef set wanted = set(numbers)
+        cdef uint64_t i
         cdef Unsettled* entry
-        for number in numbers:
-            ahead = number - <uint32_t>self.first_out
-            if ahead < self.next_out - self.first_out:
-                entry = &self.ring[(self.first_out + ahead) & self.mask]
-                if entry.link != NULL:
-                    self.drop(entry)
+        for i in range(self.first, self.last):
+            entry = &self.ring[i & self.mask]
+            if entry.link != NULL and <uint32_t>entry.number in wanted:
+                self.drop(entry)
         self.advance()
 
     def give_back(self, OutgoingCore link not None):
         cdef uint64_t i, seq
         cdef Unsettled* entry
         cdef Cursor cursor
-        for i in range(self.first_out, self.next_out):
+        for i in range(self.first, self.last):
             entry = &self.ring[i & self.mask]
             if entry.link == <PyObject*>link:
                 cursor, seq = <Cursor>entry.cursor, entry.seq
@@ -369,11 +386,7 @@ cdef class ChannelCore:
 
     @property
     def unsettled(self):
-        cdef uint64_t i
-        cdef Py_ssize_t n = 0
-        for i in range(self.first_out, self.next_out):
-            n += self.ring[i & self.mask].link != NULL
-        return n
+        return self.live
 
     cdef int put_message(self, uint32_t handle, uint32_t number, bint settled, Piece* pieces, Py_ssize_t size) except -1:
         """Write a message in as many frames as it needs, or have them wait for the peer's window."""
@@ -520,7 +533,11 @@ cdef class OutgoingCore(DirectConsumer):
             pieces[0].p = <const uint8_t*>PyBytes_AS_STRING(found)
             pieces[0].size = PyBytes_GET_SIZE(found)
         size = pieces[0].size + pieces[1].size + pieces[2].size
-        number = channel.skip() if self.settled else channel.hold(self, cursor, seq)
+        if self.settled:
+            number = channel.next_number
+            channel.next_number = number + 1
+        else:
+            number = channel.hold(self, cursor, seq)
         self.delivery_count += 1
         self.link_credit -= 1
         channel.put_message(self.handle, <uint32_t>number, self.settled, pieces, size)

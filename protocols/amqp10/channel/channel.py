@@ -236,7 +236,7 @@ class Channel(ChannelCore):
 
     def send_message(self, handle: int, payload: bytes) -> None:
         """Write a settled message that is no queue's."""
-        self.write_later(handle, self.next_number(), True, payload)
+        self.write_later(handle, self.number_settled(), True, payload)
 
     def write_later(self, handle: int, number: int, settled: bool, payload: bytes) -> None:
         """Write a message in as many frames as it needs; what has no room in the window waits for it."""

@@ -37,6 +37,8 @@ cdef bint is_ascii(const uint8_t* p, Py_ssize_t n) noexcept nogil
 cdef bint is_shortest(const Simple* value) noexcept nogil
 
 cdef int grow(Buffer* buffer, Py_ssize_t n) except -1
+# Make it empty; one that a large message left behind is given back.
+cdef void clear(Buffer* buffer) noexcept
 
 
 cdef inline bint is_null(const Simple* value) noexcept nogil:

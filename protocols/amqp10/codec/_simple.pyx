@@ -7,10 +7,13 @@ Source: AMQP 1.0 part 1, sections 1.2 and 1.6.
 """
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from penstock.protocols.properties._tables cimport load32, load64
+
+cdef enum:
+    KEPT_MAX = 1048576              # bytes of a buffer that stay its own
 
 
 cdef bint is_ascii(const uint8_t* p, Py_ssize_t n) noexcept nogil:
@@ -200,3 +203,11 @@ cdef int grow(Buffer* buffer, Py_ssize_t n) except -1:
     buffer.p = grown
     buffer.capacity = capacity
     return 0
+
+
+cdef void clear(Buffer* buffer) noexcept:
+    buffer.size = 0
+    if buffer.capacity > KEPT_MAX:
+        free(buffer.p)
+        buffer.p = NULL
+        buffer.capacity = 0

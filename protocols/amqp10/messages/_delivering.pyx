@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from penstock.protocols.amqp10.codec._simple cimport (
-    Buffer, Compound, Simple, extent, is_ascii, is_binary, is_symbol, is_text, is_utf8, put, put_byte, put_compound, put_sized,
+    Buffer, Compound, Simple, clear, extent, is_ascii, is_binary, is_symbol, is_text, is_utf8, put, put_byte, put_compound, put_sized,
     put_u32, put_u64, read_compound, read_simple, reserve, write_uint,
 )
 from penstock.protocols.properties._tables cimport load16, load32, load64, table_size
@@ -70,7 +70,11 @@ cdef bint deliverable(const uint8_t* key, Py_ssize_t key_size, const uint8_t* pr
     cdef bint raw_body = False
     memset(&kept, 0, sizeof(kept))
     annotation_count = application_count = 0
-    head.size = annotations.size = application.size = fields.size = 0
+    clear(&head)
+    clear(&annotations)
+    clear(&application)
+    clear(&fields)
+    clear(&extra)
     if not read_block(props, props_size, found):
         return False
     whole.p = NULL

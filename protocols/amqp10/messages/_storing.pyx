@@ -13,10 +13,10 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from penstock.protocols.amqp10.codec._simple cimport (
-    Buffer, Compound, Simple, extent, is_binary, is_false, is_null, is_shortest, is_symbol, is_text, is_true, is_uint, is_utf8,
+    Buffer, Compound, Simple, clear, is_binary, is_false, is_null, is_shortest, is_symbol, is_text, is_true, is_uint, is_utf8,
     number, put, put_byte, put_u32, put_u64, read_compound, read_simple, reserve,
 )
-from penstock.protocols.properties._tables cimport load32, store16, store32
+from penstock.protocols.properties._tables cimport load32, store16
 
 cdef enum:
     HEADER = 0x70
@@ -90,7 +90,7 @@ cdef bint store(const uint8_t* p, Py_ssize_t n, Stored* out) except -1:
     parts.same = True
     for i in range(FIELDS):
         parts.fields[i].p = NULL
-    headers.size = 0
+    clear(&headers)
     out.body = p
     out.body_size = body_size = 0
     while at < n:
@@ -529,7 +529,7 @@ cdef int write_block(Parts* parts, bint is_value) except -1:
     cdef uint8_t raw[20]
     cdef Text expiration
     cdef Text* fields = parts.fields
-    block.size = 0
+    clear(&block)
     reserve(&block, 2)
     block.size = 2
     if fields[CONTENT_TYPE].p != NULL:

@@ -195,6 +195,23 @@ def test_a_range_of_dispositions_may_be_far_larger_than_what_is_out(peer: Peer) 
     assert peer.session.acknowledged == 2
 
 
+def test_others_are_settled_around_a_delivery_that_stays_open(peer: Peer) -> None:
+    fill(peer, 400)
+    receiver = peer.attach(Source("q"))
+    for step in range(8):
+        first = 50 * step
+        peer.send(Flow(0, 1000, 0, 1000, receiver, 0, first + 50))
+        peer.got()
+        for number in range(max(first, 1), first + 50, 2):
+            peer.send(Disposition(True, number, number, True, Accepted()))
+        peer.send(Disposition(True, max(first, 1), first + 49, True, Accepted()))
+        assert peer.session.channels[0].unsettled == 1
+    assert peer.session.acknowledged == 399
+    peer.send(Disposition(True, 2**32 - 1, 0, True, Released()))
+    peer.send(Detach(receiver, True))
+    assert peer.ready("q") == 1
+
+
 # Links and sessions
 
 

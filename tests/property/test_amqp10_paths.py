@@ -166,7 +166,7 @@ _READS = st.lists(
 
 
 def _run(world: World, reads: list[bytes], *, kernel: bool) -> tuple[Any, ...]:
-    """The results: frames of each read, records of the queues, totals."""
+    """The state in the end, frames of each read, totals, records of the queues."""
     peer = Peer(world)
     peer.declare(_QUEUE)
     peer.declare(_FULL, max_length=1, overflow="reject-publish")

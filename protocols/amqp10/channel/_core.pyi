@@ -41,7 +41,7 @@ class ConnectionCore(QuickReader):
         """Something is due when the log has `lsn`."""
 
     def take_waits(self) -> tuple[int, int]:
-        """The waits since the last call: LSN to be written, LSN to be synced; 0 = none."""
+        """The LSNs waited for since the last call: to be written, to be synced; 0 = none."""
 
     def say_due(self, written: int, synced: int) -> None:
         """Write the outcomes that wait for nothing more, in ranges."""

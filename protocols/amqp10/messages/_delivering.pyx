@@ -2,7 +2,7 @@
 
 Ordinary are the properties that 0-9-1 and 1.0 have in common, headers that are no table and no list, and the sections
 that `_storing.pyx` kept. Those go out as they are; of the annotations only the broker's own are added. `deliverable` says False
-for everything else, such as headers of dead letters. Its results have the values that the Python function gives:
+for everything else, such as headers of dead letters. Its sections have the values that the Python function gives:
 tests/property/test_amqp10_kernels.py compares them.
 """
 

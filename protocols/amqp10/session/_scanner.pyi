@@ -12,7 +12,7 @@ class Scanner(ConnectionCore):
     frame_most: int
     """Bytes of a frame of the peer."""
     stop_transfers: bool
-    """Only the frames in front of the next transfer are handled."""
+    """Frames in front of the next transfer are handled, and no more."""
 
     def open_scanner(self, appender: Appender, user: bytes) -> None:
         """After open: `user` is what a message's user-id must be."""

@@ -381,7 +381,7 @@ class Session(Scanner):
 
     @property
     def quick(self) -> Session | None:
-        """The session, when it may take the next read and nobody else has to see it."""
+        """The session, when it may take the next read without anybody else."""
         return self if self.state is State.RUNNING and not self.stop_transfers else None
 
     @property

@@ -187,6 +187,8 @@ def _run(world: World, reads: list[bytes], *, kernel: bool) -> tuple[Any, ...]:
         done = peer.session.receive(buffer, len(buffer))
         world.tick.schedule()
         seen.append((done, peer.session.want))
+        world.turn()
+        peer.session.durable(True)
         seen.extend(_told(peer))
     session = peer.session
     state = session.state

@@ -95,7 +95,8 @@ cdef class IncomingCore:
     cdef public int64_t credit, most, pending
     cdef public uint32_t delivery_count
     cdef public bint gathering          # a message is not whole yet
-    cdef public bytes key               # the key block of all messages; None: each is looked at
+    cdef public bytes key               # the key block of all messages; None: each has its own
+    cdef public dict places             # key blocks of addresses that messages named, when each has its own
     cdef public bint to_topic           # nobody has to listen: what goes nowhere is accepted, too
 
     cdef int used(self) except -1

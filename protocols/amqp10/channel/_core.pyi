@@ -117,7 +117,9 @@ class IncomingCore:
     gathering: bool
     """A message is not whole yet."""
     key: bytes | None
-    """The key block of all messages, which a kernel may publish; None: each is looked at."""
+    """The key block of all messages, which a kernel may publish; None: each has its own, or is looked at."""
+    places: dict[bytes, bytes] | None
+    """Key blocks by the addresses that messages named before, for a link whose messages have their own."""
     to_topic: bool
     """Nobody has to listen: what goes nowhere is accepted, too."""
 

@@ -9,7 +9,7 @@ Source: AMQP 1.0 part 3 section 3.4.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
 from penstock.protocols.amqp10.channel.appending import append, prepare
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 __all__ = ["PublishingLink"]
 
 
+_PLACES_MAX: Final = 1024
+"""Addresses that a link remembers for the kernel."""
+
+
 class PublishingLink(IncomingLink):
     """See the module."""
 
@@ -63,7 +67,10 @@ class PublishingLink(IncomingLink):
         elif target.address is not None:
             self.place = _place(target.address, target.capabilities)
             self._require(self.place)
-        self.key = None if self.place is None else _key(self.place)
+        if self.place is None:
+            self.places = {}
+        else:
+            self.key = _key(self.place)
 
     def _make(self, target: Target) -> Place:
         """A topic, or a queue that this connection alone reads. Raises RoutingError."""
@@ -94,7 +101,7 @@ class PublishingLink(IncomingLink):
         channel, session = self.channel, self.channel.session
         stored = stored_from_amqp10(payload)
         topic = self.to_topic or (self.place is None and stored.to_topic)
-        key = self.key or _key(_place(stored.to, ("topic",) if topic else ()))
+        key = self.key or self._key_of(stored.to, topic)
         message = prepare(session, key, stored)
         if isinstance(state, TransactionalState):
             session.transaction(state.txn_id).publish(message)
@@ -106,6 +113,13 @@ class PublishingLink(IncomingLink):
                 outcome = Accepted()  # nobody has to listen to a topic
         if not settled:
             channel.say_later(delivery_id, outcome, lsn, synced)
+
+    def _key_of(self, to: Any, topic: bool) -> bytes:
+        """The key block of an address that a message names. Raises AddressError."""
+        key = _key(_place(to, ("topic",) if topic else ()))
+        if self.places is not None and not topic and len(self.places) < _PLACES_MAX:
+            self.places[to.encode()] = key
+        return key
 
     def refused(self, error: PenstockError, state: Any) -> None:
         if isinstance(state, TransactionalState):

@@ -13,6 +13,9 @@ cdef struct Stored:
     uint32_t ttl                    # as a record has it
     const uint8_t* user             # the user-id, in the message; NULL when absent
     Py_ssize_t user_size
+    const uint8_t* to               # the address that it names itself, in the message; NULL when absent, or no text
+    Py_ssize_t to_size
+    bint maybe_topic                # its publisher, in the sense of JMS, may have sent it to a topic
 
 # False: `translate.stored_from_amqp10` is to look at the message.
 cdef bint store(const uint8_t* p, Py_ssize_t n, Stored* out) except -1

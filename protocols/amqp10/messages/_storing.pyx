@@ -66,6 +66,7 @@ cdef struct Parts:                  # of a message that is being read
     Text fields[FIELDS]
     bint has_created
     uint64_t created                # s
+    bint maybe_topic
     bint unknown                    # it has a field that 0-9-1 has no word for
     bint same                       # all kept sections would come back as they are
 
@@ -86,7 +87,7 @@ cdef bint store(const uint8_t* p, Py_ssize_t n, Stored* out) except -1:
     cdef const uint8_t* whole_body = p
     cdef Simple simple
     cdef bint is_value = False
-    parts.durable = parts.has_priority = parts.has_ttl = parts.has_created = parts.unknown = False
+    parts.durable = parts.has_priority = parts.has_ttl = parts.has_created = parts.unknown = parts.maybe_topic = False
     parts.same = True
     for i in range(FIELDS):
         parts.fields[i].p = NULL
@@ -164,6 +165,9 @@ cdef bint store(const uint8_t* p, Py_ssize_t n, Stored* out) except -1:
     out.ttl = max(parts.ttl, <uint32_t>1) if parts.has_ttl and parts.ttl <= TTL_MAX else 0
     out.user = parts.fields[USER_ID].p
     out.user_size = parts.fields[USER_ID].size
+    out.to = parts.fields[TO].p
+    out.to_size = parts.fields[TO].size
+    out.maybe_topic = parts.maybe_topic
     return True
 
 
@@ -266,6 +270,8 @@ cdef Py_ssize_t read_annotations(const uint8_t* p, Py_ssize_t n, Parts* parts) e
         if size < 0:
             return -1
         p += size
+        if is_one(&key, b"x-opt-jms-dest", 14) and not (value.code == 0x51 and (value.p[0] == 0 or value.p[0] == 2)):
+            parts.maybe_topic = True
         if begins(&key, b"x-", 2):
             if begins(&key, b"x-basic-", 8) or begins(&key, b"x-opt-delivery-", 15) or key.size > SHORT_MAX:
                 return -1
@@ -450,6 +456,9 @@ cdef Py_ssize_t read_properties(const uint8_t* p, Py_ssize_t n, Parts* parts) no
                 return -1
         elif i == TO or i == SUBJECT or i == ABSOLUTE_EXPIRY_TIME or i > GROUP_ID:
             parts.unknown = True
+            if i == TO and is_text(&value):
+                parts.fields[TO].p = value.p
+                parts.fields[TO].size = value.size
         elif not read_text(&value, i, parts):
             return -1
     if not fields.shortest or is_null(&value):      # null: the last one, or there is none

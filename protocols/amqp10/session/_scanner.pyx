@@ -3,8 +3,8 @@
 
 Taken here, frame by frame and without a Python object per message, from the bytes of the read:
 
-    transfer      a whole message in one frame, unsettled or settled, to a link with a fixed address, within credit and window;
-                  `messages._storing` makes its record, which goes into the log's open batch
+    transfer      a whole message in one frame, unsettled or settled, within credit and window, to a link with an address, or to
+                  one that its link saw before; `messages._storing` makes its record, which goes into the log's open batch
     disposition   of a receiver: accepted, released, rejected or modified, for a range
     flow          the windows, and the credit of a receiver's link
 
@@ -132,6 +132,7 @@ cdef class Scanner(ConnectionCore):
         cdef Simple value
         cdef Stored message
         cdef IncomingCore link
+        cdef bytes place
         cdef Route route
         cdef const uint8_t* q
         cdef const uint8_t* key
@@ -184,7 +185,7 @@ cdef class Scanner(ConnectionCore):
         if not isinstance(found, IncomingCore):
             return False
         link = <IncomingCore>found
-        if link.key is None or link.gathering or link.credit <= 0 or channel.window <= 0:
+        if (link.key is None and link.places is None) or link.gathering or link.credit <= 0 or channel.window <= 0:
             return False
         size = end - p
         if <uint64_t>size > self.message_max or self.gathered > self.message_max - <uint64_t>size:
@@ -196,8 +197,15 @@ cdef class Scanner(ConnectionCore):
             or memcmp(message.user, PyBytes_AS_STRING(self.user), message.user_size) != 0
         ):
             return False
-        key = <const uint8_t*>PyBytes_AS_STRING(link.key)
-        key_size = PyBytes_GET_SIZE(link.key)
+        place = link.key
+        if place is None:
+            if message.to == NULL or message.maybe_topic:
+                return False
+            place = link.places.get(message.to[:message.to_size])
+            if place is None:
+                return False
+        key = <const uint8_t*>PyBytes_AS_STRING(place)
+        key_size = PyBytes_GET_SIZE(place)
         route = self.table.lookup(key, key_size)
         if route.error is not None or self.appender.failure is not None:
             return False

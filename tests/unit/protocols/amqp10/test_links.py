@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.protocols.amqp10.channel.publishing import PublishingLink
 from penstock.protocols.amqp10.codec.frames import encode_frame
 from penstock.protocols.amqp10.codec.performatives import (
     Accepted,
@@ -29,6 +30,7 @@ from penstock.protocols.amqp10.codec.performatives import (
     Target,
     Transfer,
 )
+from penstock.protocols.amqp10.messages import sections as s
 from penstock.protocols.amqp10.options import CREDIT, WINDOW
 from penstock.protocols.amqp10.session.state import State
 from tests.support.amqp10_session import Peer, message
@@ -114,6 +116,23 @@ def test_the_window_is_opened_again(peer: Peer) -> None:
 def test_a_message_has_the_outcome_of_its_target(peer: Peer, target: str, outcome: Any) -> None:
     peer.transfer(peer.attach(Target(target)), message(b"m"))
     assert peer.outcomes() == [outcome]
+
+
+def test_an_address_that_messages_name_is_looked_at_once(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    sender = peer.attach(Target())
+    payload = (
+        s.encode_section(s.HEADER, [True])
+        + s.encode_section(s.PROPERTIES, [None, None, "/queues/q"])
+        + s.encode_section(s.DATA, b"m")
+    )
+    peer.transfer(sender, payload)
+    assert peer.outcomes() == [Accepted()]
+    monkeypatch.delattr(PublishingLink, "receive")
+    peer.transfer(sender, payload)
+    assert peer.outcomes() == [Accepted()]
+    assert peer.ready("q") == 2
+    with pytest.raises(NotImplementedError):
+        peer.transfer(sender, s.encode_section(s.DATA, b"m"))
 
 
 def test_bytes_that_are_no_message_are_rejected(peer: Peer) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.sdk.errors import Closed, ConnectionLost
+from penstock.sdk.errors import Closed, ConnectionLost, Refused
 from penstock.testing import Gateway
 
 WAIT_S = 60.0
@@ -113,6 +113,29 @@ async def test_a_connection_that_is_lost_while_it_is_resumed_voids_what_came_by_
         assert again.alive and held[0].stale
         assert await received(first) == b"one"
         await second.close()
+
+
+async def test_a_gateway_that_stops_while_it_is_resumed_ends_no_producer(client: penstock.Client) -> None:
+    """Its goodbye is the answer to what was asked."""
+    async with client.producer("t") as producer:
+        resume = producer.resume
+        goodbye = Refused("the gateway stops")
+        goodbye.code = "stopping"
+        resumed = 0
+
+        async def refused(link: Any) -> None:
+            nonlocal resumed
+            resumed += 1
+            if resumed == 1:
+                link._error = goodbye
+                link.abort()
+                raise goodbye
+            await resume(link)
+
+        producer.resume = refused  # type: ignore[method-assign]
+        (await client.link()).abort()
+        sent = await asyncio.wait_for(producer.send(b"one"), WAIT_S)
+        assert sent.position and resumed == 2
 
 
 async def test_unconfirmed_messages_are_sent_when_there_is_a_connection_again(

@@ -208,7 +208,9 @@ class Connecting:
                     except ConnectionLost:
                         raise
                     except ClientError as error:
-                        if error.retryable:
+                        # A gateway that stops ends the new connection, too: that is no answer to the member.
+                        ended = not link.alive and error.code not in _FATAL
+                        if error.retryable or ended:
                             raise
                         self.forget(handle)
                         member.failed(error)

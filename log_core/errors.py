@@ -35,10 +35,10 @@ class LogFailed(LogError):
     """A write or sync failed: what the disk holds is unknown, so nothing more is accepted or confirmed."""
 
     def __init__(self, what: str, error: OSError) -> None:
-        super().__init__(
-            f"the log stopped: {what}: {error.strerror or error}",
-            remedy="check the disk, then restart; confirmed messages are on it",
-        )
+        remedy = "check the disk, then restart; confirmed messages are on it"
+        if isinstance(error.__cause__, LogError):  # a replicated log failed by its journal
+            remedy = error.__cause__.remedy
+        super().__init__(f"the log stopped: {what}: {error.strerror or error}", remedy=remedy)
 
 
 class ProducerFenced(LogError):

@@ -66,7 +66,9 @@ class JournalCommitter:
             if failed is not None:
                 self._stopped = True
         if failed is not None and not stopped:
-            self._done(*self._synced, OSError(errno.EIO, str(failed)))
+            error = OSError(errno.EIO, failed.message)
+            error.__cause__ = failed
+            self._done(*self._synced, error)
         elif moved and bell < 0:
             self._done(*self._synced, None)
 

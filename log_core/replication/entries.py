@@ -3,7 +3,7 @@
     0 magic u16  2 version u8  3 kind u8  4 crc u32  8 claim u64  16 index u64
     24 offset u64  32 total u64  40 length of the name u16, the name (ASCII), the payload
 
-Little-endian. The CRC-32C is of everything but itself.
+Little-endian. The CRC-32C is of everything but itself. Later versions keep the first 8 bytes as they are.
 Names are relative to the data folder. Kinds:
 
     CLAIM    the node of the payload (JSON) owns the journal from here on; claim and index are 0
@@ -23,12 +23,13 @@ import re
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 from penstock.errors import LogError
 from penstock.log_core.batch._crc import crc32c
 
-__all__ = ["PAYLOAD_MAX", "VERSION", "Entry", "EntryDamaged", "Kind", "decode", "encode"]
+__all__ = ["PAYLOAD_MAX", "VERSION", "Entry", "EntryDamaged", "EntryNewer", "Kind", "decode", "encode"]
 
 VERSION: Final = 1
 PAYLOAD_MAX: Final = 900 * 1024
@@ -49,6 +50,16 @@ class EntryDamaged(LogError):
         super().__init__(
             f"an entry of the journal is damaged: {reason}",
             remedy="nobody but penstock's nodes may write to the topic; rebuild from a node that is well",
+        )
+
+
+class EntryNewer(LogError):
+    """A node with a newer penstock wrote it. An older one may not follow it, nor claim behind it."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(
+            f"the owner of the log writes entries of version {version}, and this penstock knows {VERSION}",
+            remedy="install the owner's version of penstock on this node",
         )
 
 
@@ -100,24 +111,33 @@ def encode(
     return b"".join((header[:_CRC_AT], crc.to_bytes(4, "little"), header[_CRC_END:], named, payload))
 
 
+@lru_cache(maxsize=16)
+def _name(raw: bytes) -> str:
+    """The name of a file; empty: of none. Raises EntryDamaged."""
+    name = raw.decode("latin-1")
+    if name and (len(name) > _NAME_MAX or not _NAME.match(name)):
+        raise EntryDamaged(f"{name!r} is no name of a file")
+    return name
+
+
 def decode(raw: bytes) -> Entry:
-    """An entry from its bytes. Raises EntryDamaged."""
+    """An entry from its bytes, of this version or an earlier one. Raises EntryDamaged, EntryNewer."""
     if len(raw) < _HEADER.size:
         raise EntryDamaged(f"{len(raw)} bytes are too few")
     magic, version, kind, crc, claim, index, offset, total, length = _HEADER.unpack_from(raw)
     if magic != _MAGIC:
         raise EntryDamaged("it has another magic number")
-    if version != VERSION:
-        raise EntryDamaged(f"it has version {version}, and this penstock knows version {VERSION}")
     view = memoryview(raw)
     if crc32c(view[_CRC_END:], crc32c(view[:_CRC_AT])) != crc:
         raise EntryDamaged("its CRC is wrong")
+    if version > VERSION:
+        raise EntryNewer(version)
     begin = _HEADER.size + length
     try:
         it = Kind(kind)
-        name = raw[_HEADER.size : begin].decode("ascii")
     except ValueError:
-        raise EntryDamaged(f"kind {kind} or its name is unknown") from None
-    if bool(name) != (it in _NAMED) or (name and (len(name) > _NAME_MAX or not _NAME.match(name))):
+        raise EntryDamaged(f"its kind {kind} is unknown") from None
+    name = _name(raw[_HEADER.size : begin])
+    if bool(name) != (it in _NAMED):
         raise EntryDamaged(f"{name!r} is no name of a file for kind {it.name}")
     return Entry(it, claim, index, name, offset, total, raw[begin:])

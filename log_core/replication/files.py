@@ -67,7 +67,7 @@ class ReplicatedFiles(Files):
         try:
             self._owner.append(kind, name, **fields)  # type: ignore[arg-type]
         except JournalFailed as error:
-            raise OSError(errno.EIO, str(error)) from error
+            raise OSError(errno.EIO, error.message) from error
 
     def _written(self, fd: int, offset: int, size: int) -> None:
         name = self._name_of(fd)
@@ -190,7 +190,7 @@ class ReplicatedFiles(Files):
             try:
                 self._owner.wait_below(_UNANSWERED_MAX)
             except JournalFailed as error:
-                raise OSError(errno.EIO, str(error)) from error
+                raise OSError(errno.EIO, error.message) from error
             with self._order:
                 if self._generations.get(name, 0) != generation:
                     return

@@ -38,7 +38,7 @@ class Follower(Protocol):
     """Reads one partition in order, for one thread."""
 
     def poll(self, seconds: float) -> list[tuple[int, bytes]]:
-        """The next entries with their offsets; none after `seconds`. Raises Trimmed, JournalFailed."""
+        """The entries of the next `seconds`, with their offsets. Raises Trimmed, JournalFailed."""
 
     def bounds(self, seconds: float) -> Bounds:
         """As of now. Raises JournalFailed: they are not told in time."""

@@ -40,6 +40,8 @@ _CLAIM_S: Final = 30.0
 _NOTES_READ: Final = 500
 """Each node makes one in a second."""
 _POLL_S: Final = 0.25
+_GAP_POLL_S: Final = 0.02
+_REACH_S: Final = 0.5
 _AGAIN_S: Final = 0.1
 _WARN_EACH_S: Final = 10.0
 
@@ -67,8 +69,10 @@ class KafkaJournal:
         self._ask_s: Final = options.answer_timeout_s
         self._answer: Answer | None = None
         self._notes: KafkaNotes | None = None
+        self._reader: _Follower | None = None
         self._ends = False
         self._warned_at = -_WARN_EACH_S
+        self._troubles: dict[int, str] = {}
         settings = options.client() | {
             "acks": "all",
             "enable.idempotence": True,
@@ -86,14 +90,37 @@ class KafkaJournal:
         try:
             self._producer = self._library.Producer(settings)
             self._admin = self._library.admin.AdminClient(options.client())
-            self._producer.list_topics(timeout=self._ask_s)
         except self._library.KafkaException as error:
             raise StartError(
-                f"Kafka does not answer at {', '.join(options.bootstrap_servers)}: {error.args[0].str()}",
-                remedy="start its brokers, or correct kafka.bootstrap_servers",
+                f"the settings of Kafka are refused: {error.args[0].str()}",
+                remedy="correct the section kafka",
             ) from error
+        self._reach()
         self._thread = threading.Thread(target=self._run, name="penstock-journal", daemon=True)
         self._thread.start()
+
+    def _reach(self) -> None:
+        """Wait for the first answer. Raises StartError: none comes in time, or Kafka refuses this node."""
+        codes = self._library.KafkaError
+        remedies = {
+            codes._SSL: "correct kafka.ca_file, cert_file, key_file and security_protocol",
+            codes._AUTHENTICATION: "correct kafka.username, password_file and sasl_mechanism",
+        }
+        deadline = time.monotonic() + self._ask_s
+        self._warned_at = deadline  # an error says it
+        while True:
+            try:
+                self._producer.list_topics(timeout=min(_REACH_S, self._ask_s))
+                return
+            except self._library.KafkaException as error:
+                reason, remedy = error.args[0].str(), "start its brokers, or correct kafka.bootstrap_servers"
+            self._producer.poll(0)  # tells `_troubled` what happened meanwhile
+            refusals = [code for code in remedies if code in self._troubles]
+            if refusals or time.monotonic() >= deadline:
+                if refusals:
+                    reason, remedy = self._troubles[refusals[-1]], remedies[refusals[-1]]
+                where = ", ".join(self._options.bootstrap_servers)
+                raise StartError(f"Kafka does not answer at {where}: {reason}", remedy=remedy)
 
     @property
     def topic(self) -> str:
@@ -123,6 +150,7 @@ class KafkaJournal:
                 remedy="the log is one order: make the topic anew with 1 partition",
             )
         self._check({name: entry.value for name, entry in found.items()}, described)
+        self._bounds(self._gap_reader())  # it has its connection to the leader then
 
     def _described(self) -> Any:
         """The topic's partitions. A topic that was just made has its leader a moment later."""
@@ -206,6 +234,7 @@ class KafkaJournal:
 
     def _troubled(self, error: KafkaError) -> None:
         """Brokers are gone, or refuse this node: librdkafka goes on trying, so it is told now and then."""
+        self._troubles[error.code()] = error.str()
         if time.monotonic() - self._warned_at >= _WARN_EACH_S:
             self._warned_at = time.monotonic()
             _LOG.warning("Kafka cannot be reached: %s", error.str())
@@ -293,18 +322,25 @@ class KafkaJournal:
 
     def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The entries from `first` to `end`, without `end`. Waits for them. Raises JournalFailed."""
-        follower = self.follow(first)
+        reader = self._gap_reader()
+        reader.begin(first)
         try:
             while first < end:
                 if self._ends:
                     raise JournalFailed("the journal was closed while Kafka did not answer")
-                for offset, raw in follower.poll(1.0):
+                for offset, raw in reader.poll(_GAP_POLL_S):
                     if offset >= end:
                         return
                     yield offset, raw
                     first = offset + 1
         finally:
-            follower.close()
+            reader.end()
+
+    def _gap_reader(self) -> _Follower:
+        """It is kept: confirms wait for it, and a new one takes a second to reach the brokers."""
+        if self._reader is None:
+            self._reader = _Follower(self._library, self._options, self.topic, -1)
+        return self._reader
 
     def bounds(self) -> Bounds:
         """Raises JournalFailed: the journal does not answer."""
@@ -338,6 +374,8 @@ class KafkaJournal:
         """Let go of it; entries that are not kept yet may get lost."""
         self._ends = True
         self._thread.join()
+        if self._reader is not None:
+            self._reader.close()
 
 
 class _Follower:
@@ -355,7 +393,9 @@ class _Follower:
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 100,
+                # Entries gather for a moment at the broker: a request for each would cost both ends more.
+                "fetch.min.bytes": 1024 * 1024,
+                "fetch.wait.max.ms": 25,
                 "fetch.error.backoff.ms": 50,
                 "fetch.message.max.bytes": 8 * 1024 * 1024,
                 "queued.max.messages.kbytes": 65536,
@@ -369,8 +409,12 @@ class _Follower:
         """Read from `first` on."""
         self._consumer.assign([self._library.TopicPartition(self._topic, _PARTITION, first)])
 
+    def end(self) -> None:
+        """Read no more, until `begin`."""
+        self._consumer.unassign()
+
     def poll(self, seconds: float, most: int = 1000) -> list[tuple[int, bytes]]:
-        """The next entries with their offsets; none after `seconds`. Raises Trimmed, JournalFailed."""
+        """The entries of the next `seconds`, or `most` before. Raises Trimmed, JournalFailed."""
         library = self._library
         found = []
         for message in self._consumer.consume(most, seconds):

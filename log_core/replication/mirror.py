@@ -34,6 +34,7 @@ class Mirror:
         self._parts: dict[str, Begin] = {}
         """Where files begin of which not all parts came yet."""
         self._clean = Folder(root).clean
+        self._changed = False
         Folder(root).make()
         # Of a reading that ended half-way.
         for part in root.glob(f"shard-*/**/*{_PART}"):
@@ -55,7 +56,8 @@ class Mirror:
 
     def _apply(self, offset: int, entry: Entry) -> None:
         name, position = entry.name, self.position
-        if name:
+        if name and not self._changed:
+            self._changed = True
             self._clean.unlink(missing_ok=True)  # it was true of the folder as this node left it
         match entry.kind:
             case Kind.WRITE:

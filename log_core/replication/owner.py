@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +23,10 @@ from penstock.log_core.replication.fence import Gap, OwnerFence
 from penstock.log_core.replication.journal import Journal, JournalFailed
 from penstock.log_core.replication.position import Begin
 
-__all__ = ["Owner", "boot_time"]
+__all__ = ["ANSWER_BOUNDS_S", "Owner", "boot_time"]
+
+ANSWER_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds of a histogram of answer times."""
 
 
 def boot_time() -> float:
@@ -63,10 +67,10 @@ class Owner:
         """Index of the entry that was appended last."""
         self.failed: LogError | None = None
         self.gaps_read = 0
-        self.answers = 0
-        """Entries that were answered."""
         self.answer_s = 0.0
         """Seconds from sending to the answer, of all of them together."""
+        self.answer_counts = [0] * (len(ANSWER_BOUNDS_S) + 1)
+        """Entries that were answered, by their time: up to each of ANSWER_BOUNDS_S, and above."""
         self.answered_at = answered_at
         """When the newest entry that was answered was sent: the owner's lease counts from it."""
         self.unanswered_bytes = 0
@@ -112,7 +116,7 @@ class Owner:
         """
         with self._lock:
             if self.failed is not None:
-                raise JournalFailed(str(self.failed))
+                raise JournalFailed(self.failed.message, remedy=self.failed.remedy)
             index = self.last + 1
             raw = encode(kind, self.claim, index, name=name, payload=payload, offset=offset, total=total)
             self._journal.append(index, raw)
@@ -131,7 +135,7 @@ class Owner:
         with self._lock:
             self._lock.wait_for(lambda: self.failed is not None or self.unanswered_bytes < nbytes)
             if self.failed is not None:
-                raise JournalFailed(str(self.failed))
+                raise JournalFailed(self.failed.message, remedy=self.failed.remedy)
 
     def wait_kept(self, index: int, timeout_s: float | None = None) -> bool:
         """Wait until entry `index` is kept; False: it is not, in this time or ever."""
@@ -193,8 +197,8 @@ class Owner:
 
     def _note(self, sent: _Sent, exact: bool, now: float) -> None:
         self.answered_at = sent.at
-        self.answers += 1
         self.answer_s += now - sent.at
+        self.answer_counts[bisect_left(ANSWER_BOUNDS_S, now - sent.at)] += 1
         self.unanswered_bytes -= sent.nbytes
         if sent.begins:
             # Behind a gap only the place of the newest entry is known for sure.

@@ -156,6 +156,9 @@ def _serve_node(config: Config, load: Callable[[], Config] | None) -> int:
     from penstock.cluster.supervisor import child_pipe
 
     _allow_open_files()
+    # A standby has time for it: an owner that starts then walks only what is new.
+    gc.collect()
+    gc.freeze()
     return run_node(config, lambda replica: work(config, load=load, replica=replica), child_pipe())
 
 

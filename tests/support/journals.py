@@ -30,13 +30,14 @@ class Partition:
 class MemoryJournal:
     """One node's handle. Entries are kept at once, unless `hold` is on: then `let_go` keeps them.
 
-    `silent`: how many of the next answers have no offset.
+    `silent`: how many of the next answers have no offset. `slow`: its followers get nothing for now.
     """
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.silent = 0
         self.hold = False
+        self.slow = False
         self._held: deque[tuple[int, bytes]] = deque()
         self._answer: Answer | None = None
         self._answers: SimpleQueue[tuple[int, int | None, LogError | None] | None] = SimpleQueue()
@@ -90,7 +91,7 @@ class MemoryJournal:
             yield offset, self.partition.entries[offset]
 
     def follow(self, first: int) -> MemoryFollower:
-        return MemoryFollower(self.partition, first)
+        return MemoryFollower(self, first)
 
     def note(self, text: str) -> None:
         self.partition.notes.append(text)
@@ -112,8 +113,9 @@ class MemoryJournal:
 class MemoryFollower:
     """Reads a partition in order."""
 
-    def __init__(self, partition: Partition, first: int) -> None:
-        self._partition = partition
+    def __init__(self, journal: MemoryJournal, first: int) -> None:
+        self._journal = journal
+        self._partition = journal.partition
         self._next = first
 
     def poll(self, seconds: float) -> list[tuple[int, bytes]]:
@@ -121,8 +123,10 @@ class MemoryFollower:
         if self._next < partition.first:
             raise Trimmed("the next entry was deleted")
         until = time.monotonic() + seconds
-        while self._next >= len(partition.entries) and time.monotonic() < until:
+        while (self._journal.slow or self._next >= len(partition.entries)) and time.monotonic() < until:
             time.sleep(0.005)
+        if self._journal.slow:
+            return []
         found = list(enumerate(partition.entries[self._next :], self._next))
         self._next += len(found)
         return found

@@ -83,6 +83,10 @@ class NodeOfCluster(Protocol):
         """Their bytes."""
 
     @property
+    def lag_s(self) -> float:
+        """Seconds since the owner wrote the oldest entry that it has not."""
+
+    @property
     def seen_s(self) -> float:
         """Seconds since it told."""
 
@@ -96,6 +100,9 @@ class Replication(Protocol):
 
     def statistics(self) -> Mapping[str, float]:
         """Figures for metrics, by name."""
+
+    def answer_times(self) -> tuple[Sequence[float], Sequence[int], float]:
+        """Of a histogram: upper bounds in seconds, counts up to each and above, the sum in seconds."""
 
 
 class Management:

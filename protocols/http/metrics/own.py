@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 
 from penstock.protocols.http.management.context import Management, Replication
-from penstock.protocols.http.metrics.exposition import Kind, metric
+from penstock.protocols.http.metrics.exposition import Kind, head, labels_of, metric, sample
 from penstock.protocols.http.webhooks.delivery.worker import STATES
 from penstock.protocols.http.webhooks.endpoint import Outcome
 from penstock.protocols.links.link import Link, State
@@ -108,14 +109,14 @@ def own_of_cluster(replication: Replication) -> Iterator[str]:
         ("unanswered_seconds", "gauge", "Time since the newest entry that Kafka answered was sent"),
         ("unanswered_bytes", "gauge", "Bytes of entries that Kafka has not answered"),
         ("sent_bytes", "counter", "Bytes of all entries ever, by all owners"),
-        ("answers", "counter", "Entries that Kafka answered"),
-        ("answer_seconds", "counter", "Time from sending to the answer, of all entries together"),
+        ("claims", "counter", "Times that a node became the owner, by all nodes"),
         ("gaps_read", "counter", "Times that entries of others were read before anything more was confirmed"),
         ("trimmed_to_offset", "gauge", "Entries below it were deleted"),
         ("files_sent_again", "counter", "Files that were sent once more, so that old entries could go"),
     ):
         suffix = "_total" if kind == "counter" else ""
         yield _one(f"penstock_cluster_{name}{suffix}", kind, text, figures[name])  # type: ignore[arg-type]
+    yield from _answer_times(*replication.answer_times())
     others = [({"node": node.node}, node) for node in replication.nodes if node.role != "owner"]
     yield metric(
         "penstock_cluster_standby",
@@ -134,6 +135,12 @@ def own_of_cluster(replication: Replication) -> Iterator[str]:
         "gauge",
         "Bytes of the entries that a node has not",
         [(labels, node.lag_bytes) for labels, node in others],
+    )
+    yield metric(
+        "penstock_cluster_lag_seconds",
+        "gauge",
+        "Time since the oldest entry was written that a node has not",
+        [(labels, node.lag_s) for labels, node in others],
     )
     yield metric(
         "penstock_cluster_seen_seconds",
@@ -164,6 +171,15 @@ def _links(api: Management) -> Iterator[str]:
             text,
             [({"kind": link.kind, "vhost": link.vhost, "link": link.name}, of(link)) for link in links],
         )
+
+
+def _answer_times(bounds: Sequence[float], counts: Sequence[int], sum_s: float) -> Iterator[str]:
+    name = "penstock_cluster_answer_seconds"
+    yield head(name, "histogram", "Time from sending an entry to Kafka's answer")
+    for bound, count in zip((*map(str, bounds), "+Inf"), accumulate(counts), strict=True):
+        yield sample(f"{name}_bucket", count, labels_of({"le": bound}))
+    yield sample(f"{name}_sum", sum_s)
+    yield sample(f"{name}_count", sum(counts))
 
 
 def _webhooks(api: Management) -> Iterator[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS"]
 
-_COLUMNS: Final = ("node", "role", "lag_entries", "lag_bytes", "seen_s", "offset", "claim")
+_COLUMNS: Final = ("node", "role", "lag_entries", "lag_bytes", "lag_s", "seen_s", "offset", "claim")
 _WAIT_S: Final = 60.0
 
 

@@ -32,6 +32,8 @@ HANDOVER: Final = "handover"
 REBUILD: Final = "rebuild"
 
 _GONE_S: Final = 5.0
+_NOTED_S: Final = 1.0
+"""How often a node notes itself."""
 _LOOK_S: Final = 0.1
 
 
@@ -52,6 +54,8 @@ class NodeStatus:
     """Offset of the CLAIM that it follows, or made."""
     lag_entries: int
     lag_bytes: int
+    lag_s: float
+    """Seconds since the owner wrote the oldest entry that it has not, as it told."""
     seen_s: float
     """Seconds since it noted this, by its own clock."""
     version: int
@@ -86,7 +90,7 @@ class Status:
         return asdict(self)
 
 
-def note(identity: dict[str, object], role: str, position: Position) -> str:
+def note(identity: dict[str, object], role: str, position: Position, lag_s: float = 0.0) -> str:
     """A node's note about itself: JSON that `status` reads."""
     told = {
         **identity,
@@ -94,6 +98,7 @@ def note(identity: dict[str, object], role: str, position: Position) -> str:
         "offset": position.offset,
         "claim": position.claim,
         "bytes": position.nbytes,
+        "lag_s": round(lag_s, 3),
         "time": round(time.time(), 3),
     }
     return json.dumps(told)
@@ -120,6 +125,7 @@ def status(journal: Journal) -> Status:
                 claim=told["claim"],
                 lag_entries=max(bounds.end - told["offset"], 0),
                 lag_bytes=max(most - told["bytes"], 0),
+                lag_s=told.get("lag_s", 0.0),
                 seen_s=round(seen_s, 1),
                 version=told["version"],
                 listeners=told["listeners"],
@@ -130,6 +136,8 @@ def status(journal: Journal) -> Status:
 
 def ask(journal: Journal, what: str, to: str) -> Status:
     """Ask the nodes to hand over (to any node: ""), or node `to` to rebuild; the status before it.
+
+    Of any node, the one that is least behind is named: it claims without looking whether others do.
 
     Raises:
         Refused: the nodes are not as it needs them.
@@ -143,8 +151,10 @@ def ask(journal: Journal, what: str, to: str) -> Status:
     if to and found.node(to).role != "standby":
         why = "is the owner" if found.node(to).role == "owner" else "is not there"
         raise Refused(f"the node {to} {why}", remedy="name a standby; `penstock cluster status` lists them")
-    if not any(node.role == "standby" for node in found.nodes):
+    standbys = [node for node in found.nodes if node.role == "standby"]
+    if not standbys:
         raise Refused("no standby is there to take over", remedy="start another node")
+    to = to or min(standbys, key=lambda node: (node.seen_s > 2 * _NOTED_S, node.lag_entries)).node
     request = json.dumps({"ask": what, "to": to}).encode()
     journal.hint(encode(Kind.ASK, owner.claim, 0, payload=request))
     return found

@@ -46,6 +46,9 @@ class Relay:
     def __init__(self, config: Config) -> None:
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._passed_on: set[asyncio.Task[None]] = set()
+        """Those of connections that reach the present owner."""
+        self._connecting: set[asyncio.Timeout] = set()
         self._owner: dict[str, Address] = {}
         self._config = config
         own = config.cluster.advertise
@@ -75,13 +78,21 @@ class Relay:
         return addresses
 
     def follow(self, owner: dict[str, object] | None) -> None:
-        """The owner is another one; None: there is none."""
+        """The owner is another one; None: there is none.
+
+        Clients of an earlier owner are disconnected: that one may be frozen, and never say so.
+        """
         found = {} if owner is None else owner.get("listeners")
         self._owner = (
             {str(name): Address.parse(str(text)) for name, text in found.items()}
             if isinstance(found, dict)
             else {}
         )
+        if owner is not None:
+            for task in self._passed_on:
+                task.cancel()
+            for timeout in self._connecting:
+                timeout.reschedule(0)
 
     async def _serve(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -94,11 +105,13 @@ class Relay:
             if self._announces:
                 onward.write(proxy_header(peer[:2], writer.get_extra_info("sockname")[:2]))
             self.relayed += 1
+            self._passed_on.add(task)
             await asyncio.gather(_copy(reader, onward), _copy(back, writer))
         except (OSError, TimeoutError, asyncio.CancelledError):
             pass  # one of the two is gone, so is the other one; or the relay stops, which waits for this task
         finally:
             self._tasks.discard(task)
+            self._passed_on.discard(task)
             for end in (writer, onward):
                 if end is not None:
                     end.transport.abort()
@@ -114,10 +127,7 @@ class Relay:
                     address = self._owner.get(name)
                     if address is not None:
                         try:
-                            async with asyncio.timeout(_CONNECT_S):
-                                reader, writer = await asyncio.open_connection(
-                                    address.host, address.port, limit=_CHUNK
-                                )
+                            reader, writer = await self._connect(address)
                         except (OSError, TimeoutError) as error:
                             _LOG.debug("the owner cannot be reached at %s: %s", address, error)
                         else:
@@ -127,6 +137,15 @@ class Relay:
                     await asyncio.sleep(_RETRY_S)
         finally:
             self._waiting -= 1
+
+    async def _connect(self, address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Raises OSError, TimeoutError: nobody answers in time, or there is another owner."""
+        async with asyncio.timeout(_CONNECT_S) as timeout:
+            self._connecting.add(timeout)
+            try:
+                return await asyncio.open_connection(address.host, address.port, limit=_CHUNK)
+            finally:
+                self._connecting.discard(timeout)
 
     async def stop(self) -> None:
         """Close the listeners and all connections: clients come again, to the owner or to this node."""
@@ -141,5 +160,5 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
     while data := await source.read(_CHUNK):
         target.write(data)
         await target.drain()
-    if target.can_write_eof():
+    if target.can_write_eof() and not target.transport.is_closing():
         target.write_eof()

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ from penstock.log_core.replication.entries import Kind, encode
 from penstock.log_core.replication.files import ReplicatedFiles, file_names
 from penstock.log_core.replication.journal import Journal, JournalFailed
 from penstock.log_core.replication.mirror import sync_all
-from penstock.log_core.replication.owner import Owner, boot_time
+from penstock.log_core.replication.owner import ANSWER_BOUNDS_S, Owner, boot_time
 
 __all__ = ["Replica"]
 
@@ -31,6 +31,7 @@ _LOOK_S: Final = 0.1
 _NOTE_EACH_S: Final = 1.0
 _TRIM_EACH_S: Final = 5.0
 _LOOK_AT_NODES_S: Final = 5.0
+_LAG_WARN_S: Final = 30.0
 _SPARE_BYTES: Final = 1024**3
 """The journal may hold so much more than twice the folder before old copies are sent again."""
 
@@ -73,6 +74,7 @@ class Replica:
         self._unknown: set[str] = set()
         """Files whose place in the journal was not known at the last look."""
         self.owner.on_asked = self._asked
+        self._lagging: set[str] = set()
         self.nodes: tuple[NodeStatus, ...] = ()
         """All nodes, as they told some seconds ago."""
         self._thread = threading.Thread(target=self._run, name="penstock-replica", daemon=True)
@@ -110,12 +112,15 @@ class Replica:
             "unanswered_seconds": round(self.unanswered_s, 3),
             "unanswered_bytes": owner.unanswered_bytes,
             "sent_bytes": owner.nbytes,
-            "answers": owner.answers,
-            "answer_seconds": round(owner.answer_s, 6),
+            "claims": int(str(self._identity.get("claims", 0))),
             "gaps_read": owner.gaps_read,
             "trimmed_to_offset": max(self._trimmed_to, 0),
             "files_sent_again": self._sent_again,
         }
+
+    def answer_times(self) -> tuple[Sequence[float], Sequence[int], float]:
+        """Of a histogram: upper bounds in seconds, counts up to each and above, the sum in seconds."""
+        return ANSWER_BOUNDS_S, tuple(self.owner.answer_counts), round(self.owner.answer_s, 6)
 
     def _send_folder(self) -> None:
         """Send all files. Only then POSITION says that the folder is the journal's. Raises JournalFailed."""
@@ -162,6 +167,11 @@ class Replica:
             except JournalFailed as error:
                 _LOG.debug("the nodes are not known: %s", error)
                 continue
+            for node in self.nodes:
+                lags = node.role == "standby" and node.lag_s > _LAG_WARN_S
+                if lags and node.node not in self._lagging:
+                    _LOG.warning("the standby %s is %.0f s behind", node.node, node.lag_s)
+                (self._lagging.add if lags else self._lagging.discard)(node.node)
             was, alone = alone, not any(node.role == "standby" for node in self.nodes)
             if alone and not was:
                 _LOG.warning("no standby follows the log: nobody would take over from this node")

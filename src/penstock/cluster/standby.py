@@ -17,6 +17,7 @@ import math
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,8 @@ __all__ = ["Claimed", "Standby"]
 
 _LOG: Final = logging.getLogger("penstock.cluster")
 
+_POLL_S: Final = 0.025
+"""Entries of so long are taken in together."""
 _ASK_EACH_S: Final = 0.2
 _ASK_S: Final = 1.0
 _COUNTED_MAX_S: Final = 0.5
@@ -112,6 +115,10 @@ class Standby:
         self._silent_s = 0.0
         self._asked_at = 0.0
         self._noted_at = 0.0
+        self._ends_seen: deque[tuple[float, int]] = deque()
+        """When the journal was seen to end where, of the ends that are not reached yet."""
+        self._claims = 0
+        """How many the owner says there were."""
 
     def stop(self) -> None:
         """Have `run` return."""
@@ -120,7 +127,7 @@ class Standby:
     def run(self) -> Claimed | None:
         """Follow the journal until this node owns it; None: `stop` was called.
 
-        Raises StartError, JournalFailed, EntryDamaged, Hole, OSError.
+        Raises StartError, JournalFailed, EntryDamaged, EntryNewer, Hole, OSError.
         """
         position, self._sends_folder = self._position()
         self._asks_from = self._journal.bounds().end
@@ -177,8 +184,10 @@ class Standby:
         self._silent_s, self._asked_at, self._released = 0.0, time.monotonic(), False
         delay = random.uniform(0, _SPREAD_S)
         while not self._stopping.is_set():
-            if self._take(follower.poll(_ASK_EACH_S / 2), mirror):
+            if self._take(follower.poll(_POLL_S), mirror):
                 self._silent_s = 0.0
+            while self._ends_seen and self._ends_seen[0][1] <= mirror.position.offset:
+                self._ends_seen.popleft()
             self._note(mirror)
             if not self._due():
                 continue
@@ -186,6 +195,7 @@ class Standby:
             if bounds is None:
                 continue
             if mirror.position.offset < bounds.end:
+                self._ends_seen.append((self._asked_at, bounds.end))
                 self._silent_s = 0.0
                 continue
             if mirror.position.missing:
@@ -194,7 +204,9 @@ class Standby:
             due = max(self._suspect_s, suspect_least_s(self._lease_s)) + delay
             if self._sends_folder:
                 due = 0.0
-            elif self._released and self._heir in ("", self._identity["node"]):
+            elif self._released and self._is_heir:
+                due = 0.0
+            elif self._released and not self._heir:
                 due = delay * _SPREAD_RELEASED_S / _SPREAD_S
             elif mirror.position.claim < 0:
                 due = delay * _SPREAD_FIRST_S / _SPREAD_S
@@ -205,6 +217,11 @@ class Standby:
                 self._silent_s, delay = 0.0, random.uniform(0, _SPREAD_S)
         self._close(mirror)
         return None
+
+    @property
+    def _is_heir(self) -> bool:
+        """This node alone was named to be the next owner."""
+        return self._heir == self._identity["node"]
 
     def _close(self, mirror: Mirror) -> None:
         """Leave the folder so that this node can go on from it after a restart of the machine."""
@@ -253,7 +270,8 @@ class Standby:
             counted = True
             self._released = verdict is Verdict.RELEASED
             if verdict is Verdict.CLAIMED:
-                self._heir = ""
+                if offset != self._claimed_at:
+                    self._heir = ""
                 mirror.position.missing = int(json.loads(entry.payload).get("files", 0))
             if entry.kind in (Kind.CLAIM, Kind.BEAT):
                 self._heard(mirror.position.claim, entry.payload)
@@ -276,6 +294,7 @@ class Standby:
             return
         self._told_of = claim
         owner = json.loads(identity)
+        self._claims = int(owner.get("claims", 0))
         self._lease_s = float(owner.get("lease_s", 0.0))
         _LOG.info("follows an owner", extra=fields(node=owner.get("node"), offset=claim))
         self._on_owner(owner)
@@ -287,12 +306,14 @@ class Standby:
         self._noted_at = now
         if not self._sends_folder:  # its position is true when all of it is sent
             mirror.note()
-        self._journal.note(note(self._identity, "standby", mirror.position))
+        lag_s = now - self._ends_seen[0][0] if self._ends_seen else 0.0
+        self._journal.note(note(self._identity, "standby", mirror.position, lag_s))
 
     def _claim(self, follower: Follower, mirror: Mirror) -> Claimed | None:
         """Claim the log; None: another node has claimed it since, or `stop` was called."""
         reason = "first" if mirror.position.claim < 0 else "released" if self._released else "suspected"
         files = len(file_names(self._root)) if self._sends_folder else 0
+        self._identity["claims"] = self._claims + 1
         payload = json.dumps({**self._identity, "files": files}).encode()
         sent_at = boot_time()
         claim = self._claimed_at = self._journal.claim(encode(Kind.CLAIM, 0, 0, payload=payload))
@@ -302,7 +323,7 @@ class Standby:
             while time.monotonic() < until and not self._stopping.is_set():
                 self._take(follower.poll(_RIVALS_S / 5), mirror)
                 if until == math.inf and mirror.position.offset > claim:
-                    until = time.monotonic() + _RIVALS_S
+                    until = time.monotonic() + (0.0 if self._is_heir else _RIVALS_S)
         except StartError:  # another node claimed first: it can go on
             self._journal.hint(encode(Kind.RELEASE, claim, 0))
             raise

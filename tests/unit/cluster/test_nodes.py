@@ -16,12 +16,14 @@ import pytest
 from penstock.cluster.control import HANDOVER, REBUILD, Refused, ask, status
 from penstock.cluster.replica import Replica
 from penstock.cluster.standby import Claimed, Standby
+from penstock.log_core.batch._crc import crc32c
 from penstock.log_core.log import Log
-from penstock.log_core.replication.owner import boot_time
+from penstock.log_core.replication.entries import EntryNewer, Kind, encode
+from penstock.log_core.replication.owner import ANSWER_BOUNDS_S, boot_time
 from penstock.protocols.http.metrics.own import own_of_cluster
 from penstock.server import keep_lease
 from penstock.subscriptions.tick.tick import Tick
-from tests.cluster.faults import contents
+from tests.cluster.campaign import contents
 from tests.support.journals import MemoryJournal, Partition
 from tests.support.limits import LIMIT_S
 from tests.support.logs import options
@@ -234,7 +236,53 @@ def test_an_owner_knows_its_standbys_and_tells_them_in_metrics(
         told = "".join(own_of_cluster(replica))
         assert 'penstock_cluster_standby{node="b"} 1\n' in told
         assert 'penstock_cluster_lag_bytes{node="b"} ' in told
+        assert 'penstock_cluster_lag_seconds{node="b"} 0.0\n' in told
         assert "penstock_cluster_lease_held 1\n" in told
+        assert "penstock_cluster_claims_total 1\n" in told
+        counts = [line for line in told.splitlines() if "answer_seconds_bucket" in line]
+        assert len(counts) == len(ANSWER_BOUNDS_S) + 1 and int(counts[-1].split()[-1]) > 0
+
+
+def test_a_node_neither_follows_a_newer_one_nor_claims_behind_it(made: Callable[..., Node]) -> None:
+    """As during an upgrade: the owner has a newer format already."""
+    node = made("a")
+    wait_until(lambda: node.claimed)
+    raw = bytearray(encode(Kind.CLAIM, 0, 0, payload=b"{}"))
+    raw[2] += 1  # the version
+    raw[4:8] = crc32c(raw[8:], crc32c(raw[:4])).to_bytes(4, "little")
+    claim = node.journal.claim(bytes(raw))
+    older = Standby(
+        node.journal,
+        node.root.parent / "b",
+        identity={"node": "b"},
+        suspect_s=0.0,
+        on_follows=lambda: None,
+        on_owner=lambda owner: None,
+    )
+    with pytest.raises(EntryNewer, match="install the owner's version"):
+        older.run()
+    assert node.journal.bounds().end == claim + 1
+
+
+def test_each_claim_counts_on_from_the_one_before(made: Callable[..., Node]) -> None:
+    with made("a").serving():
+        second = made("b")
+        wait_until(lambda: second.owners)
+    wait_until(lambda: second.claimed)
+    assert second.claimed is not None and second.claimed.identity["claims"] == 2
+
+
+def test_a_standby_that_reads_slowly_tells_how_old_its_oldest_missing_entry_is(
+    made: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = made("a")
+    with first.serving():
+        second = made("b")
+        wait_until(lambda: [node.role for node in status(first.journal).nodes] == ["owner", "standby"])
+        second.journal.slow = True
+        wait_until(lambda: status(first.journal).node("b").lag_s > 1.0)
+        second.journal.slow = False
+        wait_until(lambda: status(first.journal).node("b").lag_s == 0.0)
 
 
 async def passed(holds: Callable[[], Any]) -> None:

@@ -156,6 +156,7 @@ def test_a_replaced_owner_confirms_nothing_more(nodes: list[Node]) -> None:
     lost = append(log, [feed], b"too late")
     assert not log.wait_synced(lost)
     assert log.failed is not None and "claimed" in str(zombie.owner.failed)
+    assert log.failed.remedy == "nothing is lost: this node starts again as a standby"
     assert zombie.owner.gaps_read == 1
     assert successor.wait_synced(append(successor, [successor.feeds[feed.id]], b"goes on"))
     assert heir.owner.gaps_read == 1, "the late entry of the zombie moved the heir's offsets"

@@ -100,8 +100,16 @@ log-faults: $(STAMPS)/extras kernels  ## fail every call that a log makes of the
 	PENSTOCK_ALL_FAULTS=1 $(BIN)/python -m pytest -n 0 tests/crash/test_log_faults.py $(ARGS)
 
 .PHONY: cluster-faults
-cluster-faults: $(STAMPS)/extras kernels  ## kill, freeze and hand over nodes and brokers of a cluster (needs Java and Maven)
-	$(BIN)/python -m tests.cluster.faults $(ARGS)
+cluster-faults: $(STAMPS)/extras kernels  ## kill, freeze, cut off and hand over nodes and brokers of a cluster: FAULTS=200 SEED=7 (needs Java and Maven)
+	$(BIN)/python -m tests.cluster.campaign --faults $(or $(FAULTS),29) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+.PHONY: cluster-clients
+cluster-clients: $(STAMPS)/extras kernels  ## pika, aio-pika, Celery, paho and webhooks over takeovers: TAKEOVERS=10 (needs Java and Maven)
+	$(BIN)/python -m tests.cluster.clients --takeovers $(or $(TAKEOVERS),10) $(ARGS)
+
+.PHONY: bench-cluster
+bench-cluster: $(STAMPS)/extras kernels peers  ## measure a cluster beside RabbitMQ's quorum queues (needs Java and Maven)
+	$(BIN)/python -m bench.cluster $(ARGS)
 
 .PHONY: cluster
 cluster: $(STAMPS)/extras kernels  ## start three brokers of Kafka and two nodes, and say how to talk to them (needs Java and Maven)

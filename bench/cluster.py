@@ -116,7 +116,7 @@ def cluster(folder: Path, options: argparse.Namespace) -> Figures:
     }
     with ExitStack() as ends:
         brokers: list[Kafka] = start_brokers(ends, folder, jars(options.jars.absolute()), 3, HEAP)
-        nodes: list[Node] = make_nodes(folder, brokers, "ab", **sizes)
+        nodes: list[Node] = make_nodes(folder, brokers, "ab", None, **sizes)
         for node in nodes:
             ends.callback(node.kill9)
             node.start()

@@ -14,6 +14,7 @@ import subprocess
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.brokers import Broker, BrokerFailed, BrokerMissing, can_connect, free_port
@@ -73,6 +74,19 @@ def cluster_id() -> str:
     return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A further listener of a broker, such as one behind a proxy, or with a login."""
+
+    name: str
+    port: int
+    advertised: int
+    """The port that clients are told."""
+    protocol: str = "PLAINTEXT"
+    options: tuple[str, ...] = ()
+    """Lines of the broker's configuration."""
+
+
 class Kafka(Broker):
     """One broker that is its own controller, or one of several (`quorum`)."""
 
@@ -91,13 +105,30 @@ class Kafka(Broker):
         quorum: Mapping[int, int] | None = None,
         cluster: str | None = None,
         heap: tuple[str, ...] = HEAP,
+        doors: tuple[Door, ...] = (),
+        users: Mapping[str, str] | None = None,
     ) -> None:
-        """`quorum`: the port of each broker's controller, by number; `cluster`: the id that all share."""
+        """Not started.
+
+        Args:
+            folder: Where its files go.
+            jars: The folder with Kafka's jars.
+            options: Lines of its configuration.
+            number: Of this broker.
+            quorum: The port of each broker's controller, by number.
+            cluster: The id that all share.
+            heap: Options of the Java machine.
+            doors: Further listeners.
+            users: The passwords of those that log in by SCRAM.
+
+        """
         super().__init__(folder)
         self._jars = jars
         self._options = options
         self._number = number
         self._heap = heap
+        self._doors = doors
+        self._users = dict(users or {})
         self.port = free_port()
         self._quorum = dict(quorum or {number: free_port()})
         self._cluster = cluster or cluster_id()
@@ -107,21 +138,31 @@ class Kafka(Broker):
 
     def launch(self) -> None:
         if not (self.data_dir / "meta.properties").exists():
+            users = [
+                f"--add-scram=SCRAM-SHA-512=[name={name},password={password}]"
+                for name, password in self._users.items()
+            ]
             self.tool(
                 "kafka.tools.StorageTool",
-                *("format", f"--cluster-id={self._cluster}", "-c", str(self._properties())),
+                *("format", f"--cluster-id={self._cluster}", "-c", str(self._properties()), *users),
             )
         super().launch()
 
     def _properties(self) -> Path:
         file = self.folder / "server.properties"
         voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in self._quorum.items())
+        named = [f"PLAINTEXT://127.0.0.1:{self.port}"]
         lines = [
             "process.roles=broker,controller",
             f"node.id={self._number}",
             f"controller.quorum.voters={voters}",
-            f"listeners=PLAINTEXT://127.0.0.1:{self.port},"
-            f"CONTROLLER://127.0.0.1:{self._quorum[self._number]}",
+            f"listeners=CONTROLLER://127.0.0.1:{self._quorum[self._number]},"
+            + ",".join([*named, *(f"{door.name}://127.0.0.1:{door.port}" for door in self._doors)]),
+            "advertised.listeners="
+            + ",".join([*named, *(f"{door.name}://127.0.0.1:{door.advertised}" for door in self._doors)]),
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+            + "".join(f",{door.name}:{door.protocol}" for door in self._doors),
+            *(line for door in self._doors for line in door.options),
             "controller.listener.names=CONTROLLER",
             f"log.dirs={self.data_dir}",
             "offsets.topic.replication.factor=1",

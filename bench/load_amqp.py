@@ -113,13 +113,18 @@ class Client:
         self.socket.close()
 
     def wait_for(self, class_id: int, method_id: int) -> bytes:
-        """The arguments of the next method, which must be this one; content frames before it are skipped."""
+        """The arguments of the next method, which must be this one; content frames before it are skipped.
+
+        Raises EOFError: the broker closes the connection.
+        """
         while True:
             kind, _, size = struct.unpack(">BHI", read_exactly(self.socket, 7))
             payload = read_exactly(self.socket, size + 1)[:-1]
             if kind != 1:
                 continue
             got = struct.unpack(">HH", payload[:4])
+            if got == (10, 50):
+                raise EOFError(f"closed by the broker: {payload!r}")
             if got != (class_id, method_id):
                 raise RuntimeError(f"expected {class_id}.{method_id}, got {got} {payload!r}")
             return payload[4:]

@@ -1,348 +1,368 @@
-"""Faults of nodes and brokers under publishers with confirms: `python -m tests.cluster.faults --faults 100`.
+"""The faults of a campaign, done to nodes, brokers and links. Behind each of them all processes run again.
 
-Each fault comes in turn, chosen by the seed. Publishers of AMQP and MQTT go on all the time, at any node that
-answers. At the end every confirmed message must be there, in order, and the folders of all nodes are equal.
+Times are chosen around the two that decide: an owner stops to deliver after the lease, a standby claims after
+the suspicion. A fault that waits for a moment of the log (a new segment, a checkpoint) looks at the owner's
+folder.
 """
 
 from __future__ import annotations
 
-import argparse
-import itertools
 import os
 import random
 import signal
+import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-import paho.mqtt.client as paho
-import pika
-from pika.adapters.utils.connection_workflow import AMQPConnectorException
-from pika.exceptions import AMQPError
+from bench.kafka import Kafka
+from tests.support.cluster import Network, Node, wait_for_owner
+from tests.support.proxy import Link
 
-from bench.kafka import Kafka, jars
-from tests.support.cluster import Node, make_nodes, start_brokers, wait_for_owner
+__all__ = ["FAULTS", "NETWORK_FAULTS", "World", "settings_of"]
 
-SETTLE_S = 20.0
+LEASE_S = 2.0
+SUSPECT_S = 3.0
+MOMENT_S = 20.0
+"""A moment of the log that does not come in this time is not waited for."""
 
 
 @dataclass
-class Report:
-    """The verdict of one run."""
+class World:
+    """All that faults are done to."""
 
-    confirmed: int = 0
-    lost: list[str] = field(default_factory=list)
-    repeated: int = 0
-    in_order: bool = True
-    pauses: dict[str, list[float]] = field(default_factory=dict)
-    """Longest times without a confirm, by fault."""
+    nodes: list[Node]
+    brokers: list[Kafka]
+    network: Network | None
+    chance: random.Random
 
+    def owner(self) -> Node:
+        """The node that serves."""
+        return wait_for_owner(self.nodes)
 
-class Publisher(threading.Thread):
-    """Publishes numbered messages with confirms, one at a time, at any node that answers."""
+    def others(self, owner: Node) -> list[Node]:
+        """All but one."""
+        return [node for node in self.nodes if node is not owner]
 
-    def __init__(self, nodes: list[Node], queue: str, pause_s: float = 0.0) -> None:
-        """`pause_s`: seconds between two messages."""
-        super().__init__(daemon=True)
-        self._pause_s = pause_s
-        self.queue = queue
-        self.confirmed: list[int] = []
-        self.times: list[float] = []
-        self.stopping = threading.Event()
-        self._nodes = nodes
-        self._next = 0
-
-    def run(self) -> None:
-        turn = 0
-        while not self.stopping.is_set():
-            turn += 1
-            try:
-                self.publish(self._nodes[turn % len(self._nodes)])
-            except (AMQPError, AMQPConnectorException, OSError, TimeoutError):
-                self.stopping.wait(0.02)
-
-    def publish(self, node: Node) -> None:
-        raise NotImplementedError
-
-    def said(self) -> None:
-        self.confirmed.append(self._next)
-        self.times.append(time.monotonic())
-        self._next += 1
-        if self._pause_s:
-            self.stopping.wait(self._pause_s)
-
-    def longest_since(self, began: float) -> float:
-        """The longest time without a confirm from `began` on."""
-        times = [began, *(at for at in list(self.times) if at >= began), time.monotonic()]
-        return max(later - earlier for earlier, later in itertools.pairwise(times))
+    def links(self, node: Node) -> list[Link]:
+        """Those of a node, to each broker."""
+        assert self.network is not None
+        return self.network.links[node.settings["cluster.node"]]
 
 
-class AmqpPublisher(Publisher):
-    def publish(self, node: Node) -> None:
-        parameters = pika.ConnectionParameters(
-            "127.0.0.1",
-            node.amqp_port,
-            socket_timeout=2,
-            stack_timeout=4,
-            blocked_connection_timeout=4,
-            heartbeat=2,
-        )
-        connection = pika.BlockingConnection(parameters)
-        try:
-            channel = connection.channel()
-            channel.confirm_delivery()
-            channel.queue_declare(self.queue, durable=True)
-            durable = pika.BasicProperties(delivery_mode=2)
-            while not self.stopping.is_set():
-                channel.basic_publish("", self.queue, b"%d" % self._next, durable)
-                self.said()
-        finally:
-            if connection.is_open:
-                connection.close()
+def settings_of(node: Node) -> list[str]:
+    """The words that give a command the settings of a node."""
+    return [word for key, value in node.settings.items() for word in ("--set", f"{key}={value}")]
 
 
-class MqttPublisher(Publisher):
-    """At QoS 1; the messages go to the queue by the topic exchange."""
-
-    def publish(self, node: Node) -> None:
-        client = paho.Client(paho.CallbackAPIVersion.VERSION2)
-        client.connect_timeout = 2
-        gone = threading.Event()
-        client.on_disconnect = lambda *_: gone.set()
-        client.connect("127.0.0.1", node.mqtt_port, keepalive=2)
-        client.loop_start()
-        try:
-            while not self.stopping.is_set():
-                sent = client.publish(self.queue, b"%d" % self._next, qos=1)
-                until = time.monotonic() + 4
-                while not sent.is_published():
-                    sent.wait_for_publish(0.02)
-                    if gone.is_set() or time.monotonic() > until:
-                        raise TimeoutError
-                self.said()
-        except (ValueError, RuntimeError) as error:
-            raise OSError(error) from error
-        finally:
-            client.disconnect()
-            client.loop_stop()
+# Processes
 
 
-# Faults: each ends with all processes running.
+def kill_process(world: World) -> None:
+    world.owner().signal_process(signal.SIGKILL)
 
 
-def kill_process(nodes: list[Node], brokers: list[Kafka], chance: random.Random) -> None:
-    wait_for_owner(nodes).signal_process(signal.SIGKILL)
-
-
-def kill_machine(nodes: list[Node], brokers: list[Kafka], chance: random.Random) -> None:
-    owner = wait_for_owner(nodes)
+def kill_machine(world: World) -> None:
+    owner = world.owner()
     owner.kill_machine()
-    wait_for_owner([node for node in nodes if node is not owner])
+    wait_for_owner(world.others(owner))
     owner.launch()
 
 
-def freeze(nodes: list[Node], brokers: list[Kafka], chance: random.Random) -> None:
+def kill_standby(world: World) -> None:
+    standby = world.chance.choice(world.others(world.owner()))
+    standby.kill_machine()
+    time.sleep(world.chance.uniform(0.0, 2.0))
+    standby.launch()
+
+
+def kill_twice(world: World) -> None:
+    """The next owner dies as soon as it serves."""
+    for _ in range(2):
+        world.owner().signal_process(signal.SIGKILL)
+
+
+def _freeze(node: Node, seconds: float) -> None:
+    processes = node.children()
+    for pid in processes:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        for pid in processes:
+            os.kill(pid, signal.SIGCONT)
+
+
+def freeze(world: World) -> None:
     """Longer than the suspicion: another node serves meanwhile, and the frozen one wakes as a zombie."""
-    owner = wait_for_owner(nodes)
+    owner = world.owner()
     owner.signal_process(signal.SIGSTOP)
     try:
-        wait_for_owner([node for node in nodes if node is not owner])
+        wait_for_owner(world.others(owner))
     finally:
         owner.signal_process(signal.SIGCONT)
 
 
-def freeze_briefly(nodes: list[Node], brokers: list[Kafka], chance: random.Random) -> None:
-    owner = wait_for_owner(nodes)
-    owner.signal_process(signal.SIGSTOP)
-    time.sleep(chance.uniform(0.2, 1.0))
-    owner.signal_process(signal.SIGCONT)
+def freeze_briefly(world: World) -> None:
+    """Shorter than the lease."""
+    _freeze(world.owner(), world.chance.uniform(0.2, LEASE_S - 0.5))
 
 
-def hand_over(nodes: list[Node], brokers: list[Kafka], chance: random.Random) -> None:
-    owner = wait_for_owner(nodes)
+def freeze_between(world: World) -> None:
+    """Longer than the lease, and about as long as the suspicion: a standby may claim as the owner wakes."""
+    _freeze(world.owner(), world.chance.uniform(LEASE_S, SUSPECT_S + 1.0))
+
+
+def freeze_standby(world: World) -> None:
+    _freeze(world.chance.choice(world.others(world.owner())), world.chance.uniform(0.5, 6.0))
+
+
+def freeze_all(world: World) -> None:
+    """All nodes at once, longer than the suspicion: nobody may take its own sleep for the owner's silence."""
+    threads = [
+        threading.Thread(target=_freeze, args=(node, SUSPECT_S + world.chance.uniform(0.5, 2.0)))
+        for node in world.nodes
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+# Handover
+
+
+def stop_owner(world: World) -> None:
+    owner = world.owner()
     owner.terminate()
-    wait_for_owner([node for node in nodes if node is not owner])
+    wait_for_owner(world.others(owner))
     owner.launch()
 
 
-def kill_broker(nodes: list[Node], brokers: list[Kafka], chance: random.Random) -> None:
-    broker = chance.choice(brokers)
+def hand_over(world: World) -> None:
+    """By command. It may say that the cluster is busy."""
+    owner = world.owner()
+    _command(owner, "handover")
+    wait_for_owner(world.nodes)
+
+
+def hand_over_and_kill(world: World) -> None:
+    """The old owner dies while it ends, or the new one while it begins."""
+    owner = world.owner()
+    asks = threading.Thread(target=_command, args=(owner, "handover"))
+    asks.start()
+    time.sleep(world.chance.uniform(0.8, 2.5))
+    for node in world.chance.sample(world.nodes, 1):
+        node.signal_process(signal.SIGKILL)
+    asks.join()
+
+
+def rebuild(world: World) -> None:
+    """A standby makes its folder anew, and the owner dies meanwhile."""
+    owner = world.owner()
+    standby = world.chance.choice(world.others(owner))
+    _command(owner, "rebuild", standby.settings["cluster.node"])
+    owner.signal_process(signal.SIGKILL)
+
+
+def _command(node: Node, *words: str) -> None:
+    command = [sys.executable, "-m", "penstock", "cluster", *words, *settings_of(node)]
+    subprocess.run(
+        command, capture_output=True, timeout=120, check=False, env={**os.environ, **node.environment()}
+    )
+
+
+# Brokers
+
+
+def kill_broker(world: World) -> None:
+    broker = world.chance.choice(world.brokers)
     broker.kill9()
-    time.sleep(chance.uniform(0.5, 8.0))
+    time.sleep(world.chance.uniform(0.5, 8.0))
     broker.start()
 
 
-def freeze_broker(nodes: list[Node], brokers: list[Kafka], chance: random.Random) -> None:
-    broker = chance.choice(brokers)
+def freeze_broker(world: World) -> None:
+    broker = world.chance.choice(world.brokers)
     os.kill(broker.pid, signal.SIGSTOP)
-    time.sleep(chance.uniform(0.5, 8.0))
-    os.kill(broker.pid, signal.SIGCONT)
+    try:
+        time.sleep(world.chance.uniform(0.5, 8.0))
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
 
 
-FAULTS: list[Callable[[list[Node], list[Kafka], random.Random], None]] = [
+def freeze_brokers(world: World) -> None:
+    """All of them: Kafka is gone for a while, longer than the suspicion."""
+    for broker in world.brokers:
+        os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        time.sleep(world.chance.uniform(1.0, 8.0))
+    finally:
+        for broker in world.brokers:
+            os.kill(broker.pid, signal.SIGCONT)
+
+
+def kill_broker_and_process(world: World) -> None:
+    """The owner dies while Kafka looks for a leader."""
+    broker = world.chance.choice(world.brokers)
+    broker.kill9()
+    time.sleep(world.chance.uniform(0.0, 1.0))
+    world.owner().signal_process(signal.SIGKILL)
+    time.sleep(world.chance.uniform(0.5, 6.0))
+    broker.start()
+
+
+# Moments of the log
+
+
+def _names(node: Node, pattern: str) -> set[str]:
+    try:
+        return {path.name for path in node.data_dir.glob(pattern)}
+    except FileNotFoundError:  # the node makes its folder anew
+        return set()
+
+
+def _at_moment(name: str, pattern: str) -> Callable[[World], None]:
+    def fault(world: World) -> None:
+        owner = world.owner()
+        before = _names(owner, pattern)
+        until = time.monotonic() + MOMENT_S
+        while time.monotonic() < until and _names(owner, pattern) == before:
+            time.sleep(0.001)
+        if world.chance.random() < 0.5:
+            time.sleep(world.chance.uniform(0, 0.02))
+        if world.chance.random() < 0.5:
+            owner.signal_process(signal.SIGKILL)
+        else:
+            _freeze(owner, SUSPECT_S + 2.0)
+
+    fault.__name__ = name
+    return fault
+
+
+at_roll = _at_moment("at_roll", "shard-*/wal/*.wal")
+at_new_file = _at_moment("at_new_file", "shard-*/**/*.new")
+at_checkpoint = _at_moment("at_checkpoint", "shard-*/ckpt/*.ckpt")
+
+
+# Links
+
+
+def _cut(world: World, node: Node, seconds: float, how: Callable[[Link], None]) -> None:
+    links = world.links(node)
+    for link in links:
+        how(link)
+    try:
+        time.sleep(seconds)
+    finally:
+        for link in links:
+            link.heal()
+
+
+def _some_time(world: World) -> float:
+    return world.chance.choice((0.3, LEASE_S - 0.5, SUSPECT_S - 0.3, SUSPECT_S + 3.0, 9.0))
+
+
+def cut_owner(world: World) -> None:
+    _cut(world, world.owner(), _some_time(world), Link.cut)
+
+
+def stall_owner(world: World) -> None:
+    """Bytes go neither way, connections stay."""
+    _cut(world, world.owner(), _some_time(world), Link.stall)
+
+
+def stall_from_owner(world: World) -> None:
+    """Kafka hears nothing of the owner, which hears all."""
+    _cut(world, world.owner(), _some_time(world), lambda link: link.stall(back=False))
+
+
+def stall_to_owner(world: World) -> None:
+    """Kafka hears the owner, which gets no answers: entries are kept that it may not confirm."""
+    _cut(world, world.owner(), _some_time(world), lambda link: link.stall(there=False))
+
+
+def reset_owner(world: World) -> None:
+    """All connections end, again and again."""
+    links = world.links(world.owner())
+    for _ in range(world.chance.randint(1, 5)):
+        for link in links:
+            link.reset()
+        time.sleep(world.chance.uniform(0.05, 0.5))
+
+
+def cut_one_broker(world: World) -> None:
+    """The owner does not reach one broker, which the others do: perhaps the leader."""
+    link = world.chance.choice(world.links(world.owner()))
+    how = world.chance.choice((Link.cut, Link.stall))
+    how(link)
+    time.sleep(_some_time(world))
+    link.heal()
+
+
+def cut_standby(world: World) -> None:
+    """It suspects nobody."""
+    standby = world.chance.choice(world.others(world.owner()))
+    _cut(world, standby, SUSPECT_S + 3.0, world.chance.choice((Link.cut, Link.stall)))
+
+
+def cut_all(world: World) -> None:
+    """No node reaches Kafka."""
+    links = [link for node in world.nodes for link in world.links(node)]
+    how = world.chance.choice((Link.cut, Link.stall))
+    for link in links:
+        how(link)
+    time.sleep(_some_time(world))
+    for link in links:
+        link.heal()
+
+
+def claim_at_once(world: World) -> None:
+    """Standbys hear of a release at the same moment, and claim before they hear of one another."""
+    owner = world.owner()
+    standbys = world.others(owner)
+    links = [link for node in standbys for link in world.links(node)]
+    for link in links:
+        link.stall()
+    owner.signal_process(signal.SIGKILL)
+    time.sleep(0.5)
+    for link in links:
+        link.heal()
+
+
+FAULTS: list[Callable[[World], None]] = [
     kill_process,
     kill_machine,
+    kill_standby,
+    kill_twice,
     freeze,
     freeze_briefly,
+    freeze_between,
+    freeze_standby,
+    freeze_all,
+    stop_owner,
     hand_over,
+    hand_over_and_kill,
+    rebuild,
     kill_broker,
     freeze_broker,
+    freeze_brokers,
+    kill_broker_and_process,
+    at_roll,
+    at_new_file,
+    at_checkpoint,
 ]
-
-
-def run(
-    folder: Path, kafka: list[Kafka], *, nodes: int, faults: list[str], seed: int, pause_s: float = 0.0
-) -> Report:
-    """Run the faults in turn over brokers that serve; the verdict. The nodes are ended.
-
-    `pause_s`: of each publisher, between two messages.
-    """
-    chance = random.Random(seed)
-    report = Report()
-    with ExitStack() as ends:
-        gateways = make_nodes(folder, kafka, "abcdef"[:nodes])
-        for node in gateways:
-            ends.callback(node.kill9)
-            node.launch()
-        wait_for_owner(gateways)
-        prepare(gateways)
-        publishers: list[Publisher] = [
-            AmqpPublisher(gateways, "amqp", pause_s),
-            MqttPublisher(gateways, "mqtt", pause_s),
-        ]
-        for publisher in publishers:
-            publisher.start()
-            while not publisher.confirmed:
-                publisher.join(0.02)
-        for name in faults:
-            began = time.monotonic()
-            next(fault for fault in FAULTS if fault.__name__ == name)(gateways, kafka, chance)
-            settle(publishers, began, gateways)
-            pauses = [publisher.longest_since(began) for publisher in publishers]
-            report.pauses.setdefault(name, []).append(max(pauses))
-            print(f"{name}: {max(pauses):.2f} s without a confirm", flush=True)
-        for publisher in publishers:
-            publisher.stopping.set()
-            publisher.join(30)
-        for publisher in publishers:
-            judge(report, publisher, gateways)
-        compare(gateways)
-        for node in gateways:
-            node.terminate()
-    return report
-
-
-def connect(nodes: list[Node]) -> pika.BlockingConnection:
-    owner = wait_for_owner(nodes)
-    return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", owner.amqp_port))
-
-
-def prepare(nodes: list[Node]) -> None:
-    """The queues, and the binding of the MQTT topic."""
-    for attempt in range(20):
-        try:
-            connection = connect(nodes)
-            channel = connection.channel()
-            for queue in ("amqp", "mqtt"):
-                channel.queue_declare(queue, durable=True)
-            channel.queue_bind("mqtt", "amq.topic", "mqtt")
-            connection.close()
-        except AMQPError:  # several new nodes claimed at once, and this one was replaced
-            if attempt == 19:
-                raise
-            time.sleep(0.5)
-        else:
-            return
-
-
-def settle(publishers: list[Publisher], began: float, nodes: list[Node]) -> None:
-    """Wait until each publisher is confirmed again, and each node follows."""
-    after = time.monotonic()
-    while any(not publisher.times or publisher.times[-1] < after for publisher in publishers):
-        if time.monotonic() - after > 60:
-            raise AssertionError("\n".join(f"{node.folder.name}:\n{node.log_tail(15)}" for node in nodes))
-        time.sleep(0.05)
-    for node in nodes:
-        node.wait_until_serving()
-    while sum(node.is_owner for node in nodes) != 1:  # one that was replaced has not noticed yet
-        if time.monotonic() - after > 60:
-            raise AssertionError("several nodes say that they are the owner")
-        time.sleep(0.05)
-
-
-def judge(report: Report, publisher: Publisher, nodes: list[Node]) -> None:
-    """Read the queue to its end."""
-    connection = connect(nodes)
-    channel = connection.channel()
-    found: list[int] = []
-    while True:
-        method, _, body = channel.basic_get(publisher.queue, auto_ack=True)
-        if method is None:
-            break
-        found.append(int(body))
-    connection.close()
-    there = set(found)
-    report.confirmed += len(publisher.confirmed)
-    report.lost += [f"{publisher.queue} {it}" for it in publisher.confirmed if it not in there]
-    report.repeated += len(found) - len(there)
-    report.in_order &= found == sorted(found)
-
-
-def compare(nodes: list[Node]) -> None:
-    """The folders of all nodes become equal when nothing is published any more."""
-    deadline = time.monotonic() + SETTLE_S
-    while True:
-        folders = [contents(node.data_dir) for node in nodes]
-        if all(folder == folders[0] for folder in folders):
-            return
-        if time.monotonic() > deadline:
-            names = {name for folder in folders for name in folder}
-            odd = [name for name in names if len({folder.get(name) for folder in folders}) > 1]
-            raise AssertionError(f"the folders differ in {sorted(odd)}")
-        time.sleep(0.3)
-
-
-def contents(data_dir: Path) -> dict[str, bytes]:
-    found = {}
-    for path in data_dir.glob("shard-000/**/*"):
-        try:
-            if path.is_file() and not path.name.endswith((".new", ".part")):
-                found[str(path.relative_to(data_dir))] = path.read_bytes()
-        except FileNotFoundError:
-            continue
-    return found
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--faults", type=int, default=20, help="how many (default 20)")
-    parser.add_argument("--brokers", type=int, default=3)
-    parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--only", default="", help="names of faults, separated by commas")
-    parser.add_argument("--jars", type=Path, default=Path("build/kafka"))
-    options = parser.parse_args()
-    chosen = options.only.split(",") if options.only else [fault.__name__ for fault in FAULTS]
-    order = [chosen[number % len(chosen)] for number in range(options.faults)]
-    random.Random(options.seed).shuffle(order)
-    print(f"seed {options.seed}, {options.brokers} brokers, {options.nodes} nodes")
-    with ExitStack() as ends:
-        folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="penstock-cluster-")))
-        kafka = start_brokers(ends, folder, jars(options.jars.absolute()), options.brokers)
-        report = run(folder, kafka, nodes=options.nodes, faults=order, seed=options.seed)
-    for name, pauses in sorted(report.pauses.items()):
-        print(f"{name}: {len(pauses)} times, longest without a confirm {max(pauses):.2f} s")
-    print(
-        f"{report.confirmed} confirmed, {len(report.lost)} lost, {report.repeated} repeated, "
-        f"{'in order' if report.in_order else 'OUT OF ORDER'}"
-    )
-    return 1 if report.lost or not report.in_order else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+NETWORK_FAULTS: list[Callable[[World], None]] = [
+    cut_owner,
+    stall_owner,
+    stall_from_owner,
+    stall_to_owner,
+    reset_owner,
+    cut_one_broker,
+    cut_standby,
+    cut_all,
+    claim_at_once,
+]
+"""They need the links of a `Network`."""

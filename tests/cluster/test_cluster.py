@@ -1,4 +1,4 @@
-"""A smoke of `tests.cluster.faults`, and the ways into a cluster and out of it."""
+"""A smoke of `tests.cluster.campaign`, and the ways into a cluster and out of it."""
 
 from __future__ import annotations
 
@@ -19,29 +19,45 @@ from urllib.request import Request, urlopen
 import pika
 import pytest
 
-from bench.kafka import Kafka, jars
+from bench.kafka import Door, Kafka, jars
 from penstock.cluster.settings import journal_options
 from penstock.config import load
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, StartError
 from penstock.log_core.replication.entries import Kind, encode
 from penstock.log_core.replication.journal_options import KafkaOptions
 from penstock.log_core.replication.kafka import KafkaJournal
-from tests.cluster.faults import contents, run
+from tests.cluster.campaign import contents, run
+from tests.cluster.clients import run as takeovers
 from tests.support.brokers import ROOT, BrokerMissing, Gateway, free_port
-from tests.support.cluster import Node, make_brokers, make_nodes, wait_for_owner
+from tests.support.certificates import Authority
+from tests.support.cluster import Node, make_brokers, make_nodes, secured, wait_for_owner
 from tests.support.data_plane import until
+from tests.support.proxy import Links
 
 JARS = ROOT / "build" / "kafka"
 MESSAGES = 500
-PAUSE_S = 0.005
-"""Without it, publishers use all of the machine that the tests share."""
+
+
+PASSWORD = "of the nodes"
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Of the broker's certificate."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def door(authority: Authority) -> Door:
+    """The broker's listener with TLS and a login."""
+    return secured(authority)
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory, door: Door) -> Iterator[Kafka]:
     folder = tmp_path_factory.mktemp("kafka")
     try:
-        [made] = make_brokers(folder, jars(JARS), 1)
+        [made] = make_brokers(folder, jars(JARS), 1, doors=[(door,)], users={"penstock": PASSWORD})
     except BrokerMissing as missing:
         pytest.skip(str(missing))
     with made:
@@ -161,11 +177,40 @@ def test_a_first_owner_that_was_killed_while_it_sent_its_folder_loses_nothing(
 
 @pytest.mark.timeout(300)
 def test_a_cluster_loses_nothing_when_its_owner_fails(broker: Kafka, tmp_path: Path) -> None:
-    faults = ["kill_process", "hand_over", "freeze", "kill_machine"]
-    report = run(tmp_path, [broker], nodes=2, faults=faults, seed=1, pause_s=PAUSE_S)
-    assert report.confirmed > 200
-    assert report.lost == [] and report.in_order
-    assert set(report.pauses) == set(faults)
+    faults = ["kill_process", "stop_owner", "freeze", "kill_machine"]
+    with Links() as links:
+        report = run(
+            tmp_path,
+            [broker],
+            names="ab",
+            faults=faults,
+            seed=1,
+            links=links,
+            cluster="faults",
+            kinds=("amqp", "mqtt1", "mqtt2"),
+            per_s=50,
+            sdk=False,
+        )
+    assert report.ok, report
+    assert report.takeovers > len(faults)
+
+
+@pytest.mark.timeout(300)
+def test_clients_live_through_a_takeover(broker: Kafka, tmp_path: Path) -> None:
+    """More of them and more takeovers: `python -m tests.cluster.clients`."""
+    with Links() as links:
+        clients = ["aio-pika", "paho"]
+        found = takeovers(
+            tmp_path,
+            [broker],
+            clients=clients,
+            takeovers=1,
+            seed=1,
+            links=links,
+            names="ab",
+            cluster="clients",
+        )
+    assert found == []
 
 
 @pytest.mark.timeout(300)
@@ -271,6 +316,44 @@ def pidfd(pid: int) -> int | None:
     with suppress(ProcessLookupError):
         return os.pidfd_open(pid)
     return None
+
+
+def test_kafka_is_reached_with_tls_and_a_login(
+    broker: Kafka, door: Door, authority: Authority, tmp_path: Path
+) -> None:
+    password = tmp_path / "password"
+    settings = {
+        "kafka.bootstrap_servers": f"127.0.0.1:{door.advertised}",
+        "kafka.security_protocol": "sasl_ssl",
+        "kafka.sasl_mechanism": "SCRAM-SHA-512",
+        "kafka.username": "penstock",
+        "kafka.password_file": str(password),
+        "kafka.ca_file": str(authority.file),
+        "kafka.allow_weak": "true",
+        "kafka.answer_timeout_s": "60",
+        "cluster.name": "secure",
+    }
+
+    def options(**changed: str) -> KafkaOptions:
+        sets = [f"{key}={value}" for key, value in (settings | changed).items()]
+        return journal_options(load(environ={}, sets=sets).config)
+
+    password.write_text(PASSWORD)
+    journal = KafkaJournal(options())
+    journal.prepare()
+    assert journal.claim(encode(Kind.CLAIM, 0, 0, payload=b"{}")) == 0
+    assert [offset for offset, _ in journal.read(0, 1)] == [0]
+    journal.note("a note")
+    while not journal.notes():
+        pass
+    journal.close()
+    with pytest.raises(StartError, match="certificate verify failed") as raised:
+        KafkaJournal(options(**{"kafka.ca_file": ""}))
+    assert raised.value.remedy and "kafka.ca_file" in raised.value.remedy
+    password.write_text("of nobody")
+    with pytest.raises(StartError, match="invalid credentials") as raised:
+        KafkaJournal(options())
+    assert raised.value.remedy and "password_file" in raised.value.remedy
 
 
 @pytest.mark.parametrize(

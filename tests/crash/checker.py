@@ -82,6 +82,13 @@ class History:
     """When the message was about to be sent the last time."""
     answers: list[tuple[float, float]] = field(default_factory=list)
     """Of each message acked: when it was about to be sent, and when the ack was read."""
+    connections: list[int] = field(default_factory=list)
+    """Where clients may leave a connection that the broker still serves: the first message of each connection
+    of the publisher. Order is then promised within one, and for messages that are not redelivered: others may
+    have gone to the consumer's connection before. Empty: for all."""
+    ordered: bool = True
+    at_least_once: bool = False
+    """The broker itself may send a message on twice, unmarked, such as dead letters."""
     in_flight_at_fault: list[int] = field(default_factory=list)
     """How many messages were attempted and unanswered at each kill."""
 
@@ -219,16 +226,19 @@ def _judge(history: History, excuses: Sequence[tuple[float, float]], verdict: Ve
     verdict.unexpected += [f"{history.producer}: {text}" for text in history.unexpected]
     unflagged: dict[int, int] = {}
     last_seen: dict[int, float] = {}
-    highest = -1
+    highest: dict[int, int] = {}
     for receipt in history.receipts:
         sequence = receipt.sequence
         if sequence not in history.attempts:
             verdict.unexpected.append(f"{name(sequence)} was never sent")
             continue
         first = sequence not in last_seen
-        if first and sequence < highest:
-            verdict.reordered.append(f"{name(sequence)} after {highest}")
-        highest = max(highest, sequence)
+        connection = bisect_right(history.connections, sequence)
+        latest = highest.get(connection, -1)
+        excused = not history.ordered or (receipt.flagged and bool(history.connections))
+        if first and sequence < latest and not excused:
+            verdict.reordered.append(f"{name(sequence)} after {latest}")
+        highest[connection] = max(latest, sequence)
         if not first:
             if history.exactly_once:
                 verdict.duplicated.append(name(sequence))
@@ -236,7 +246,7 @@ def _judge(history: History, excuses: Sequence[tuple[float, float]], verdict: Ve
                 verdict.flagged += 1
                 if _forgotten(history, sequence, last_seen[sequence], receipt.at, excuses):
                     verdict.returned.append(name(sequence))
-            elif unflagged.get(sequence, 0) >= history.attempts[sequence]:
+            elif unflagged.get(sequence, 0) >= history.attempts[sequence] and not history.at_least_once:
                 verdict.duplicated.append(name(sequence))
             else:
                 verdict.resent += 1

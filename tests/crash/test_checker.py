@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.crash.checker import CURSOR_SAVE_S, History, check, make_body, read_body
@@ -77,6 +79,31 @@ def test_a_swap_is_reordered() -> None:
     history = clean_history()
     history.receipts[3], history.receipts[4] = history.receipts[4], history.receipts[3]
     assert "reordered 1 (first: p 3 after 4)" in verdict_of(history)
+
+
+def test_order_holds_within_a_connection_of_the_publisher() -> None:
+    history = clean_history()
+    history.receipts[3], history.receipts[4] = history.receipts[4], history.receipts[3]
+    history.connections = [0, 4]
+    assert "reordered 0" in verdict_of(history)
+    history.connections = [0, 5]
+    assert "reordered 1 (first: p 3 after 4)" in verdict_of(history)
+
+
+def test_messages_that_another_consumer_had_before_come_later() -> None:
+    history = clean_history()
+    history.receipts[3], history.receipts[4] = history.receipts[4], replace(history.receipts[3], flagged=True)
+    assert "reordered 1 (first: p 3 after 4)" in verdict_of(history)
+    history.connections = [0]
+    assert "reordered 0" in verdict_of(history)
+
+
+def test_repetitions_and_swaps_that_a_broker_may_do_are_no_finding() -> None:
+    history = clean_history()
+    history.receipts[3], history.receipts[4] = history.receipts[4], history.receipts[3]
+    history.receive(make_body("p", 9), flagged=False, at=101.0)
+    history.ordered, history.at_least_once = False, True
+    assert "PASS" in verdict_of(history)
 
 
 def test_a_repetition_without_the_flag_is_a_duplicate() -> None:

@@ -5,13 +5,25 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from bench.kafka import Kafka, cluster_id
+from bench.kafka import Door, Kafka, cluster_id
 from tests.support.brokers import BrokerFailed, Gateway, free_port
+from tests.support.certificates import Authority
+from tests.support.proxy import Link, Links
 
-__all__ = ["SMALL_HEAP", "Node", "make_brokers", "make_nodes", "start_brokers", "wait_for_owner"]
+__all__ = [
+    "SMALL_HEAP",
+    "Network",
+    "Node",
+    "make_brokers",
+    "make_nodes",
+    "secured",
+    "start_brokers",
+    "wait_for_owner",
+]
 
 SMALL_HEAP = ("-Xms192m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -49,8 +61,35 @@ class Node(Gateway):
         self.kill9()
 
 
-def make_brokers(folder: Path, jars: Path, count: int, heap: tuple[str, ...] = SMALL_HEAP) -> list[Kafka]:
-    """Brokers that are started together by `launch`, then waited for."""
+class Network:
+    """The links from each node to each broker, which a test can cut. It is there before the brokers are."""
+
+    def __init__(self, links: Links, brokers: int, names: str) -> None:
+        self.doors: list[tuple[Door, ...]] = []
+        """Of each broker."""
+        self.links: dict[str, list[Link]] = {name: [] for name in names}
+        """By node, to each broker."""
+        for _ in range(brokers):
+            doors = []
+            for name in names:
+                port = free_port()
+                self.links[name].append(links.add(port))
+                doors.append(Door(f"NODE_{name.upper()}", port, self.links[name][-1].port))
+            self.doors.append(tuple(doors))
+
+
+def make_brokers(
+    folder: Path,
+    jars: Path,
+    count: int,
+    heap: tuple[str, ...] = SMALL_HEAP,
+    doors: Sequence[tuple[Door, ...]] = (),
+    users: Mapping[str, str] | None = None,
+) -> list[Kafka]:
+    """Brokers that are started together by `launch`, then waited for; `doors` of each of them.
+
+    `users`: passwords of those that log in by SCRAM.
+    """
     quorum = {number: free_port() for number in range(1, count + 1)}
     cluster = cluster_id()
     options = (f"default.replication.factor={count}", "broker.session.timeout.ms=4000")
@@ -63,16 +102,40 @@ def make_brokers(folder: Path, jars: Path, count: int, heap: tuple[str, ...] = S
             quorum=quorum,
             cluster=cluster,
             heap=heap,
+            doors=doors[number - 1] if doors else (),
+            users=users,
         )
         for number in quorum
     ]
 
 
+def secured(authority: Authority) -> Door:
+    """A door of a broker with TLS, at which clients log in by SCRAM."""
+    pair = authority.server("kafka")
+    store = authority.folder / "kafka-store.pem"
+    store.write_bytes(pair.key.read_bytes() + pair.cert.read_bytes())
+    port = free_port()
+    of_door = "listener.name.secure"
+    options = (
+        f"{of_door}.ssl.keystore.type=PEM",
+        f"{of_door}.ssl.keystore.location={store}",
+        f"{of_door}.sasl.enabled.mechanisms=SCRAM-SHA-512",
+        f"{of_door}.scram-sha-512.sasl.jaas.config="
+        "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+    )
+    return Door("SECURE", port, port, "SASL_SSL", options)
+
+
 def start_brokers(
-    ends: ExitStack, folder: Path, jars: Path, count: int, heap: tuple[str, ...] = SMALL_HEAP
+    ends: ExitStack,
+    folder: Path,
+    jars: Path,
+    count: int,
+    heap: tuple[str, ...] = SMALL_HEAP,
+    doors: Sequence[tuple[Door, ...]] = (),
 ) -> list[Kafka]:
     """Brokers that serve; `ends` ends them."""
-    brokers = make_brokers(folder, jars, count, heap)
+    brokers = make_brokers(folder, jars, count, heap, doors)
     for broker in brokers:
         ends.callback(broker.kill9)  # without its majority, a broker does not stop by itself
         broker.launch()
@@ -81,15 +144,21 @@ def start_brokers(
     return brokers
 
 
-def make_nodes(folder: Path, brokers: list[Kafka], names: str, **settings: str) -> list[Node]:
-    """Nodes of one cluster, not started."""
-    servers = ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)
+def make_nodes(
+    folder: Path, brokers: list[Kafka], names: str, network: Network | None = None, **settings: str
+) -> list[Node]:
+    """Nodes of one cluster, not started; each reaches Kafka by its own links of `network`."""
+
+    def servers(name: str) -> str:
+        ports = [end.port for end in (network.links[name] if network else brokers)]
+        return ",".join(f"127.0.0.1:{port}" for port in ports)
+
     return [
         Node(
             folder / f"node-{name}",
             settings={
                 "log.engine": "kafka",
-                "kafka.bootstrap_servers": servers,
+                "kafka.bootstrap_servers": servers(name),
                 "kafka.allow_weak": "true" if len(brokers) < 3 else "false",
                 "cluster.node": name,
                 "log.segment_bytes": "1MiB",

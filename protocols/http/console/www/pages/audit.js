@@ -35,7 +35,7 @@ export default function Audit({ query }) {
     ${data && html`<p class="quiet" role="status">${count(data.filtered_count)} entries${data.page_count > 1 && `, page ${data.page} of ${data.page_count}`}</p>
       <${Rows} label="Entries" rows=${data.items} columns=${[
         ["Time", (one) => html`<${Time} at=${one.at} />`], ["User", (one) => one.user], ["Action", (one) => one.action],
-        ["Result", (one) => one.result], ["From", (one) => one.peer ?? "–"],
+        ["Of", (one) => html`<${Data} value=${one.target} />`], ["Result", (one) => one.result], ["From", (one) => one.peer ?? "–"],
         ["More", (one) => html`<${Data} value=${more(one)} />`],
       ]} />
       ${data.page_count > 1 && html`<nav class="actions" aria-label="Pages of entries">
@@ -43,5 +43,5 @@ export default function Audit({ query }) {
         <button type="button" disabled=${page >= data.page_count} onClick=${() => change({ page: page + 1 })}>Next</button></nav>`}`}</div>`;
 }
 
-const SHOWN = ["at", "user", "action", "result", "peer", "hash", "seq", "worker"];
-const more = (one) => Object.fromEntries(Object.entries(one).filter(([name]) => !SHOWN.includes(name)));
+const SHOWN = ["at", "user", "action", "result", "peer", "hash", "prev", "seq", "worker", "target", "protocol"];
+const more = (one) => Object.fromEntries(Object.entries(one).filter(([name, value]) => !SHOWN.includes(name) && value));

@@ -29,6 +29,7 @@ function All() {
 
 const ANY = ".*";
 
+const OPERATIONS = ["write", "read", "configure"];
 const RULES = {
   vhost: "It may not enter the virtual host: it has no permissions there.", permission: "Permission",
   "topic-permission": "Topic permission", "topic-guard": "The guard of topics (an ACL file or a broker of tokens)",
@@ -52,8 +53,8 @@ function May({ name, vhosts }) {
   };
   return html`<h2>May it?</h2>
     <form class="row" onSubmit=${ask}>
-      <label><span>Virtual host</span><select name="vhost">${vhosts.map((one) => html`<option>${one}</option>`)}</select></label>
-      <label><span>Operation</span><select name="operation"><option>write</option><option>read</option><option>configure</option></select></label>
+      <label><span>Virtual host</span><select name="vhost">${vhosts.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>
+      <label><span>Operation</span><select name="operation">${OPERATIONS.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>
       <label><span>Exchange or queue</span><input name="of" required autocomplete="off" /><small class="quiet">amq.topic for MQTT topics</small></label>
       <label><span>Key</span><input name="key" autocomplete="off" /><small class="quiet">of a topic exchange; a.b for the topic a/b</small></label>
       <button type="submit">Ask</button>

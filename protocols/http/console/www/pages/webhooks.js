@@ -46,7 +46,7 @@ function One({ names: [vhost, name] }) {
         run=${() => remove(target)} done=${() => { location.hash = link("webhooks", [], { vhost }); }} />
     </div>
     <${Facts} rows=${[["Virtual host", vhost], ["From", html`<${Data} value=${data.source} />`], ["To", data.url],
-      ...Object.entries(data).filter(([field, value]) => !known.has(field) && value !== null).map(([field, value]) => [
+      ...Object.entries(data).filter(([field, value]) => !known.has(field) && value !== null && value !== "").map(([field, value]) => [
         field.replaceAll("_", " "), html`<${Data} value=${typeof value === "object" ? value : String(value)} />`])]} />
     <h2>The last attempts</h2>
     <${Loading} of=${attempts} />

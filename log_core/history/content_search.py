@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,6 +36,7 @@ _SLICE_BYTES: Final = 1 << 20
 _FOUND_AT_ONCE: Final = 32
 """Records that the loop is handed in one go."""
 _THREADS: Final = 2
+_NICE: Final = 15
 
 Found = Callable[[Record], bool]
 """Gets what was found, oldest first, on the loop; False: it has enough, and this one is left."""
@@ -94,6 +97,7 @@ class ContentSearches:
         def run() -> None:
             reached: Reached | None = None
             try:
+                _step_back()
                 reached = search.run()
             except Stopped:
                 return
@@ -112,6 +116,13 @@ class ContentSearches:
         for walk in self._running:
             walk.stop()
         self._pool.shutdown(wait=True)
+
+
+def _step_back() -> None:
+    """Let everybody else go before this thread, on systems whose threads have priorities of their own."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 class _Search:

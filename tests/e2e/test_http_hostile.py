@@ -22,6 +22,7 @@ from penstock.protocols.http.shared.traffic import Messages
 from penstock.protocols.http.webhooks.delivery.questions import Questions
 from penstock.protocols.http.webhooks.options import WebhookOptions
 from penstock.protocols.http.webhooks.service import Webhooks
+from penstock.protocols.links.links import Links
 from penstock.protocols.listening.registry import Registry
 from penstock.protocols.properties.translate import amqp091_from_mqtt5
 from tests.support.amqp_session import World
@@ -72,8 +73,18 @@ def paths(folder: Path) -> list[tuple[str, str]]:
         options = WebhookOptions()
         webhooks = Webhooks(world.broker, messages, options)
         questions = Questions(world.broker, messages, options.guard(), options.tls)
+        registry = Registry()
+        links = Links(world.broker, registry, max_links=9, bridges=(), receive_maximum=9, cluster="x")
         api = Management(
-            app, world.broker, Registry(), messages, webhooks, cluster="x", data_dir=folder, disk_free_limit=0
+            app,
+            world.broker,
+            registry,
+            messages,
+            webhooks,
+            links,
+            cluster="x",
+            data_dir=folder,
+            disk_free_limit=0,
         )
         add_management(api)
         DataPlane(app, world.broker, messages, webhooks, questions).add(app)

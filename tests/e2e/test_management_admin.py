@@ -204,7 +204,7 @@ EXPORTED: dict[str, Any] = {
             "name": "op",
             "value": {"pattern": "^z", "definition": {"max-length": 7}, "priority": 1, "apply-to": "queues"},
         },
-        {"vhost": "shop", "component": "shovel", "name": "s", "value": {"src-uri": "amqp://"}},
+        {"vhost": "shop", "component": "federation-upstream", "name": "s", "value": {"uri": "amqp://"}},
     ],
     "global_parameters": [{"name": "internal_cluster_id", "value": "rabbitmq-cluster-id-x"}],
     "policies": [

@@ -18,8 +18,8 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -71,6 +71,21 @@ _AGE_MIN_S: Final = 600.0  # segments are not closed by age more often than this
 
 Callback = Callable[[bool], object]
 MakeCommitter = Callable[[Files, Callable[[int, int, OSError | None], object]], CommitterFace]
+
+
+class _Unit:
+    """Of a log; it may be entered within itself. A generator would cost each connect more."""
+
+    __slots__ = ("_appender",)
+
+    def __init__(self, appender: Appender) -> None:
+        self._appender = appender
+
+    def __enter__(self) -> None:
+        self._appender.begin_unit()
+
+    def __exit__(self, *_: object) -> None:
+        self._appender.end_unit()
 
 
 class Log(StoredLog):
@@ -139,6 +154,7 @@ class Log(StoredLog):
         )
         self.retention_feeds = RetentionFeeds(self.tables, self._feeds, self._segments, self.wall_ms)
         """Retention that is longer or shorter than that of its partition."""
+        self._unit = _Unit(self.appender)
         self._closing: list[tuple[Segment, int]] = []  # rolled, with descriptors, until they are synced
         self._loop: asyncio.AbstractEventLoop | None = None
         self._bell = -1
@@ -377,14 +393,9 @@ class Log(StoredLog):
         """Where the records of a route go."""
         return Target(feeds, durable)
 
-    @contextmanager
-    def unit(self) -> Iterator[None]:
+    def unit(self) -> AbstractContextManager[None]:
         """All that is appended and put inside is one unit: after a crash all of it is there or none."""
-        self.appender.begin_unit()
-        try:
-            yield
-        finally:
-            self.appender.end_unit()
+        return self._unit
 
     def now_ms(self) -> int:
         """The time of this tick, ms since the epoch."""

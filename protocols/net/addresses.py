@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 
 __all__ = ["address_of", "is_loopback"]
 
 
+@functools.lru_cache(maxsize=1024)  # each connection asks several times
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The address written so, an IPv4 one for one that is mapped into IPv6; None = it is none."""
     try:

@@ -4,8 +4,7 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,8 @@ from penstock.router.policies.policies import Policies
 from penstock.router.routes._routes import Scope, Topology
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from penstock.log_core.batch._batch import Record
     from penstock.router.arguments import Arguments
     from penstock.router.broker import Broker
@@ -36,6 +37,26 @@ if TYPE_CHECKING:
     from penstock.router.sessions.sessions import Sessions
 
 __all__ = ["VhostMetadata", "VhostState"]
+
+
+class _Changing:
+    """One unit of change. A class, since a generator would cost each connect and each declare more."""
+
+    __slots__ = ("_broker", "_unit")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._unit = broker.log.unit()
+
+    def __enter__(self) -> None:
+        self._unit.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._unit.__exit__(kind, error, trace)
+        if kind is None:
+            self._broker.tick.schedule()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +125,9 @@ class VhostState:
         """Whether it is over the quota above which nothing more is taken from clients."""
         return self.name in self.broker.quotas.refusing
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
+    def changing(self) -> AbstractContextManager[None]:
         """All that is put within is one atomic unit, written with this turn."""
-        with self.broker.log.unit():
-            yield
-        self.broker.tick.schedule()
+        return _Changing(self.broker)
 
     def headers_of(self, message: Record) -> Arguments:
         """The headers of a message, and its properties, whatever protocol it came by."""

@@ -208,7 +208,7 @@ def test_a_stranger_behind_a_proxy_leaves_nothing_to_collect(behind_proxy: Gatew
     assert leftovers(behind_proxy, PROXIED) == {}
 
 
-def test_a_cycle_of_a_connection_is_found(gateway: Gateway) -> None:
+def test_a_cycle_of_objects_is_found(gateway: Gateway) -> None:
     """The measure itself: a way that leaves a cycle in each life."""
 
     def cyclic(port: Port) -> None:

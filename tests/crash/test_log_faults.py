@@ -1,8 +1,9 @@
 """A fault at every call of `Files` in the life of a log: nothing confirmed is lost, and nothing hangs.
 
 One life starts after a kill, rolls, closes, checkpoints, deletes and stops. A run without a fault counts the
-calls of each kind. Each of them fails then, in a life of its own: once, or from that call on. The suite takes
-each fifth call and the last four, which a stop makes; `make log-faults` takes all.
+calls of each kind. Each of them fails then, in a life of its own: once, or from that call on, with an I/O
+error or since the disk is full; or a write takes only half of what it is given. The suite takes each fifth
+call and the last four, which a stop makes, and of a full disk each fifteenth; `make log-faults` takes all.
 `free_bytes` is left out: only a log with a loop, or with several folders, asks for it.
 """
 
@@ -40,6 +41,7 @@ KINDS: Final = (
     "unlink",
 )
 STRIDE: Final = 1 if os.environ.get("PENSTOCK_ALL_FAULTS") else 5
+FEWER: Final = 3
 STOP_CALLS: Final = 4
 KEPT: Final = 4
 """So many of the newest confirmed records are needed: retention may not delete them."""
@@ -48,23 +50,31 @@ KEPT: Final = 4
 class Faulty(Unsynced):
     """Counts the calls of each kind. Call `at` of `kind` fails, and with `lasting` all later ones, too."""
 
-    def __init__(self, kind: str = "", at: int = 0, *, lasting: bool = False) -> None:
+    def __init__(self, kind: str = "", at: int = 0, *, lasting: bool = False, code: int = errno.EIO) -> None:
+        """`code` 0: a write is short."""
         super().__init__()
+        self._code = code
         self.calls: Counter[str] = Counter()
         self.failed = 0
         self._kind, self._at, self._lasting = kind, at, lasting
         self._lock = threading.Lock()
 
-    def _look(self, kind: str) -> None:
+    def _look(self, kind: str) -> bool:
+        """Whether the call is to do only half of it. Raises OSError."""
         with self._lock:
             self.calls[kind] += 1
             number = self.calls[kind]
             if kind == self._kind and (number == self._at or (self._lasting and number > self._at)):
                 self.failed += 1
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
+                if self._code:
+                    raise OSError(self._code, os.strerror(self._code))
+                return True
+        return False
 
     def write_batches(self, fd: int, batches: list[Batch], offset: int, skip: int = 0) -> int:
-        self._look("write_batches")
+        if self._look("write_batches"):
+            raw = b"".join(bytes(batch) for batch in batches)[skip:]
+            return os.pwrite(fd, raw[: -(-len(raw) // 2)], offset)
         return super().write_batches(fd, batches, offset, skip)
 
 
@@ -100,7 +110,7 @@ def _work(log: Log, feed: Feed, confirmed: list[int]) -> None:
     for number in range(24):
         lsn = append(log, [feed], bytes(9000))
         log.tables.put("t", b"%d" % (number % 3), b"%d" % lsn)
-        if not log.wait_synced(log.appender.next_lsn - 1):
+        if not _is_kept(log, log.appender.next_lsn - 1):
             return
         confirmed.append(lsn)
         if number % 6 == 5:
@@ -109,6 +119,21 @@ def _work(log: Log, feed: Feed, confirmed: list[int]) -> None:
             settle(log)
             log.tend(1 << 60)
             settle(log)
+
+
+def _is_kept(log: Log, lsn: int) -> bool:
+    """Wait until `lsn` is durable; False: the log failed, or the disk is full and stays so."""
+    done: list[bool] = []
+    log.when_synced(lsn, done.append)
+    log.flush()
+    while not done:
+        if log._wal.pending:
+            log.tend(1 << 60)  # as each second
+            if log._wal.pending:
+                return False
+        else:
+            log._inbox.wait(60)
+    return done[0]
 
 
 def _live(folder: Path, feed_id: int, files: Faulty, confirmed: list[int]) -> None:
@@ -157,9 +182,13 @@ def test_a_life_calls_every_kind(calls: Counter[str]) -> None:
 
 
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "lasting"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [*((kind, code) for kind in KINDS for code in (errno.EIO, errno.ENOSPC)), ("write_batches", 0)],
+)
 def test_a_fault_at_each_call_loses_nothing_confirmed(
     kind: str,
+    code: int,
     lasting: bool,
     killed: tuple[Path, list[int], int],
     calls: Counter[str],
@@ -167,17 +196,20 @@ def test_a_fault_at_each_call_loses_nothing_confirmed(
 ) -> None:
     source, confirmed, feed_id = killed
     numbers = range(1, calls[kind] + 1)
-    chosen = sorted({*numbers[::STRIDE], *numbers[-STOP_CALLS:]})
+    if code == errno.EIO:
+        chosen = sorted({*numbers[::STRIDE], *numbers[-STOP_CALLS:]})
+    else:
+        chosen = list(numbers[:: STRIDE * FEWER if STRIDE > 1 else 1])
     met = 0
     for at in chosen:
         folder = tmp_path / f"{at}"
         shutil.copytree(source, folder)
-        files, mine = Faulty(kind, at, lasting=lasting), list(confirmed)
+        files, mine = Faulty(kind, at, lasting=lasting, code=code), list(confirmed)
         try:
             _live(folder, feed_id, files, mine)
             _check(folder, feed_id, mine)
         except BaseException as error:
-            error.add_note(f"{kind}, call {at} of {calls[kind]}")
+            error.add_note(f"{kind} with {code}, call {at} of {calls[kind]}")
             raise
         met += bool(files.failed)
         shutil.rmtree(folder)

@@ -42,6 +42,8 @@ logger: Final = logging.getLogger("penstock.webhooks")
 
 _ATTEMPTS: Final = {"x-queue-type": "stream", "x-max-age": "7D", "x-max-length-bytes": 256 << 20}
 _NAME_MAX: Final = 100
+_WEBHOOKS_MAX: Final = 1000
+"""In all vhosts together."""
 
 
 class Webhooks:
@@ -57,7 +59,6 @@ class Webhooks:
 
         """
         self._broker = broker
-        self._options = options
         seal = options.seal()
         self._store = Store(broker.log.tables, seal)
         self.definitions = WebhookDefinitions(self, seal)
@@ -205,10 +206,8 @@ class Webhooks:
         if not name or len(name.encode()) > _NAME_MAX:
             raise HttpError(400, "bad_field", f"the name of a webhook has 1 to {_NAME_MAX} bytes")
         known = self._workers.get((vhost.name, name))
-        if known is None and len(self._workers) >= self._options.max_webhooks:
-            raise HttpError(
-                409, "too_many_webhooks", f"webhooks.max_webhooks is {self._options.max_webhooks}"
-            )
+        if known is None and len(self._workers) >= _WEBHOOKS_MAX:
+            raise HttpError(409, "too_many_webhooks", f"there are {_WEBHOOKS_MAX} webhooks; delete one")
         try:
             worker = Worker(self._context, vhost, webhook)
         except Forbidden as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.config.kinds import MIB, BadValue, Bytes, Count, Names, Networks, Switch, Text, option
+from penstock.config.kinds import MIB, BadValue, Bytes, Names, Networks, Switch, Text, option
 
 __all__ = ["Webhooks"]
 
@@ -77,9 +77,6 @@ class Webhooks:
             "What receivers are asked to allow (WebHook-Request-Origin): your domain. "
             '"" = the name of this machine.',
         ),
-    )
-    max_webhooks: int = field(
-        default=1000, metadata=option(Count(0, 100_000), "Webhooks there may be, in all vhosts together.")
     )
     max_window_bytes: int = field(
         default=16 * MIB,

@@ -53,6 +53,7 @@ SECRET: Final[Json] = {
 _BASE64: Final = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _TOKEN: Final = "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 _PRINTABLE: Final = "^[ -~]*$"
+_WIDEST: Final = "Whole numbers in it have at most 64 bits with their sign, at any depth."
 _HORIZON_MS: Final = 99 * 365 * 86_400_000
 
 
@@ -95,7 +96,7 @@ def publish_to(to: str | None = None, *, later: bool = True) -> Json:
         "content_type": text_or_none,
         "headers": {
             "type": ["object", "null"],
-            "description": "Their names have at most 255 bytes. Integers have at most 64 bits with their sign.",
+            "description": f"Their names have at most 255 bytes. {_WIDEST}",
         },
         "message_id": text_or_none,
         "correlation_id": text_or_none,
@@ -254,6 +255,7 @@ def schemas() -> Json:
                 "type",
             ),
             "propertyNames": {"pattern": "^[a-z0-9_]{1,200}$"},
+            "description": _WIDEST,
         },
         "Results": object_({"results": {"type": "array", "items": result}}, "results"),
         "Settled": object_(

@@ -12,7 +12,8 @@ ARGS ?=
 FOLDERS := protocols router log_core subscriptions spark
 BIN := .venv/bin
 STAMPS := .make
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements.lock
+LOCKED := dev test lz4 kafka amqtt migrate spark s3 iceberg docs release demo
 SOURCES := $(shell find $(FOLDERS) -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 ## Use
@@ -182,6 +183,11 @@ docs-site: $(STAMPS)/docs  ## build the documentation as a static site with sear
 vendor:  ## take the console's JavaScript of others from npm, and compare it with SHA256SUMS (needs npm)
 	@.ci/vendor
 
+.PHONY: lock
+lock: $(STAMPS)/release  ## write requirements.lock anew: the newest versions that pyproject.toml allows
+	@$(BIN)/uv pip compile --quiet --universal --upgrade --python-version 3.11 --no-emit-index-url --no-annotate --no-header \
+	  $(addprefix --extra ,$(LOCKED)) pyproject.toml $(STAMPS)/venv.txt -o requirements.lock
+
 .PHONY: dist
 dist: $(STAMPS)/release  ## build the source distribution and a wheel for Linux, checked, in dist/
 	@rm -rf dist build/dist
@@ -219,7 +225,7 @@ $(STAMPS)/venv:
 	@touch $@
 
 # The kernels are not built here but in place (below), by one route only.
-$(STAMPS)/project: $(STAMPS)/venv pyproject.toml setup.py
+$(STAMPS)/project: $(STAMPS)/venv pyproject.toml setup.py requirements.lock
 	@echo "penstock: installing penstock and what it needs into .venv"
 	@PENSTOCK_NO_KERNELS=1 $(PIP) --no-build-isolation --editable .
 	@touch $@

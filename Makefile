@@ -200,6 +200,15 @@ dist: $(STAMPS)/release  ## build the source distribution and a wheel for Linux,
 install-checks: dist  ## install the wheel into an empty environment, start it there, send and read a message
 	@$(BIN)/python -m tests.install.wheel dist/*.whl
 
+.PHONY: deb
+deb: dist  ## build a Debian package of the wheel in dist/; where lintian is installed, it must find nothing
+	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHON=$(BIN)/python deploy/debian/build dist/*.whl dist
+	@! command -v lintian >/dev/null || lintian --fail-on error,warning dist/*.deb
+
+.PHONY: deb-checks
+deb-checks: deb  ## unpack that package, judge its unit, start it with Debian's python3, send and read a message
+	@$(BIN)/python -m tests.install.deb dist/*.deb
+
 .PHONY: readability
 readability: $(STAMPS)/docs  ## measure the prose: sentence lengths and Flesch reading ease
 	$(BIN)/python -m tests.docs.readability

@@ -46,11 +46,23 @@ def check(wheel: Path) -> None:
         began = time.monotonic()
         subprocess.run([*pip, str(wheel)], check=True, cwd=folder)
         print(f"installed in {time.monotonic() - began:.1f} s")
-        _serves(python, folder)
+        serves([str(python.with_name("penstock"))], [str(python), "-c"], "", folder)
 
 
-def _serves(python: Path, folder: Path) -> None:
-    words = [str(python.with_name("penstock")), "serve", "--data", str(folder / "data")]
+def serves(command: list[str], python: list[str], prefix: str, folder: Path) -> None:
+    """Start a gateway, send a message and read it.
+
+    Args:
+        command: The words of `penstock`.
+        python: The words in front of a program in Python, which has `prefix` before it.
+        prefix: See `python`.
+        folder: For data.
+
+    Raises:
+        AssertionError, CalledProcessError: it does not work.
+
+    """
+    words = [*command, "serve", "--data", str(folder / "data")]
     for name in LISTENERS:
         words += ["--set", f"{name}.listen=127.0.0.1:0"]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
@@ -63,7 +75,7 @@ def _serves(python: Path, folder: Path) -> None:
         found = re.search(r" native=(\S+)", ready)
         assert found is not None, ready
         url = f"penstock://guest:guest@{found[1]}"
-        subprocess.run([str(python), "-c", PROGRAM, url], check=True, cwd=folder, env=clean, timeout=LIMIT_S)
+        subprocess.run([*python, prefix + PROGRAM, url], check=True, cwd=folder, env=clean, timeout=LIMIT_S)
         print("a message went through")
         gateway.terminate()
         assert gateway.wait(LIMIT_S) == 0

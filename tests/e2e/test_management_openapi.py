@@ -29,7 +29,7 @@ NAMES = {
     "exchange": "amq.topic",
     "limit": "max-connections",
     "props": "~",
-    "component": "none",
+    "component": "shovel",
     "password": "p%C3%A4ss",
     "node": "none",
     "within": "1",
@@ -38,6 +38,7 @@ NAMES = {
     "protocol": "amqp",
 }
 EXPLAINED = {
+    "not a valid URI": "A URI of AMQP, such as amqp://.",
     "the payload is not base64": "In base64, if payload_encoding says so.",
     "is not of the form": "A regular expression.",
     "regular expression": "A regular expression.",

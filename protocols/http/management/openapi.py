@@ -25,6 +25,13 @@ Json = dict[str, Any]
 
 _PATH: Final = "/api/openapi.json"
 _TEXT: Final[Json] = {"type": "string"}
+_URI: Final[Json] = {**_TEXT, "description": "A URI of AMQP, such as amqp://."}
+_SHOVEL: Final[Json] = {
+    "type": "object",
+    "properties": {"src-uri": _URI, "src-queue": _TEXT, "dest-uri": _URI, "dest-queue": _TEXT},
+    "required": ["src-uri", "src-queue", "dest-uri"],
+    "additionalProperties": False,
+}
 _FLAG: Final[Json] = {"type": "boolean", "default": False}
 _ARGUMENTS: Final[Json] = {
     "type": "object",
@@ -195,7 +202,8 @@ def _bodies() -> dict[tuple[str, str], Json]:
         ("PUT", "/api/policies/{vhost}/{name}"): policy(operator=False),
         ("PUT", "/api/operator-policies/{vhost}/{name}"): policy(operator=True),
         ("PUT", "/api/parameters/{component}/{vhost}/{name}"): _object(
-            {"value": {"type": "object"}}, "value"
+            {"value": {**_SHOVEL, "description": "Of the component shovel; see docs/how-to/shovels.md."}},
+            "value",
         ),
         ("PUT", "/api/global-parameters/{name}"): _object({"value": {}}, "value"),
         ("POST", "/api/login"): _object({"username": _TEXT, "password": _TEXT}, "username", "password"),

@@ -163,7 +163,7 @@ class HttpConnection(Connection):
         # A task that serves a request uses it to its end.
         if not self._requests:
             session, self.session = self.session, None
-            if isinstance(session, H2Session):
+            if session is not None:
                 session.let_go()
 
     def on_writable(self) -> None:

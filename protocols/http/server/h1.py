@@ -400,6 +400,9 @@ class H1Session:
         if request is not None:
             request.lost()
 
+    def let_go(self) -> None:
+        """Nothing here refers to itself."""
+
     def clock(self, now: float) -> None:
         """Nothing here waits by itself."""
 

@@ -157,6 +157,9 @@ class WsSession:
         self._over = True
         self._more.set()
 
+    def let_go(self) -> None:
+        """Nothing here refers to itself."""
+
     # The conversation's
 
     @property

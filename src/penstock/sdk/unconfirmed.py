@@ -16,7 +16,6 @@ from penstock.sdk.errors import ClientError, Fenced, from_wire
 
 if TYPE_CHECKING:
     from penstock.protocols.native.codec._gathering import Gathering, Pending
-    from penstock.sdk.errors import ClientError
     from penstock.sdk.link import Link
     from penstock.sdk.send_window import SendWindow
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.links.amqp.settings import local_vhosts, shovel_settings, unmasked
-from penstock.protocols.links.amqp.shovel import Shovel
 from penstock.protocols.links.link import Link
 from penstock.protocols.links.local import Local
-from penstock.protocols.links.mqtt.bridge import Bridge
 from penstock.router.errors import InvalidParameter
 from penstock.router.parameters import Parameter
 
 if TYPE_CHECKING:
     from penstock.config.bridges import Bridge as Settings
+    from penstock.protocols.links.amqp.shovel import Shovel
+    from penstock.protocols.links.mqtt.bridge import Bridge
     from penstock.protocols.listening.registry import Registry
     from penstock.router.broker import Broker
 
@@ -70,6 +70,9 @@ class Links:
         for vhost in self._broker.vhosts:
             for parameter in self._broker.parameters.of(vhost, SHOVEL):
                 self._begin(parameter, None)
+        if self._settings:
+            # Most gateways have no bridges, and then no start loads them. Shovels likewise.
+            from penstock.protocols.links.mqtt.bridge import Bridge
         for settings in self._settings:
             if self._broker.elsewhere(settings.vhost) is None:
                 user = settings.local_username or self._broker.users.default_user
@@ -142,6 +145,8 @@ class Links:
 
     def _begin(self, parameter: Parameter, old: asyncio.Task[None] | None) -> None:
         """Run a link, once the `old` one of its name is over."""
+        from penstock.protocols.links.amqp.shovel import Shovel
+
         user = parameter.user or self._broker.users.default_user
         link = Shovel(
             parameter.vhost,

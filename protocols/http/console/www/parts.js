@@ -173,7 +173,7 @@ export function List({ label, target, columns, search = "Filter by name" }) {
             ${columns.map(([, value, kind]) => html`<td class=${kind}>${value(row)}</td>`)}
           </tr>`)}</tbody>
         </table></div>`}
-      ${data.page_count > 1 && html`<nav class="actions" aria-label="Pages">
+      ${data.page_count > 1 && html`<nav class="actions" aria-label="Pagination">
         <button type="button" disabled=${data.page <= 1} onClick=${() => change({ page: data.page - 1 })}>Previous</button>
         <button type="button" disabled=${data.page >= data.page_count}
           onClick=${() => change({ page: data.page + 1 })}>Next</button>

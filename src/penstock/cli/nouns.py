@@ -164,11 +164,13 @@ def of_a_thing(
 
 _VHOST_MISSING = ("Not Found", "vhost_not_found")
 _KINDS = {
+    "bridges": "bridge",
     "connections": "connection",
     "exchanges": "exchange",
     "permissions": "user",
     "policies": "policy",
     "queues": "queue",
+    "shovels": "shovel",
     "users": "user",
     "vhosts": "vhost",
 }

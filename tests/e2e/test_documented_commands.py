@@ -56,6 +56,7 @@ STAND_INS = {
     "orders/billing": "orders-log/billing",
     "NAME": "made-up",
     "SEQ:HASH": "SEQ:HASH",
+    "{...}": '{"src-uri": "amqp://127.0.0.1:9", "src-queue": "q", "dest-uri": "amqp://", "dest-queue": "q"}',
 }
 """Names that pages make up -> those of the test; DATA is the gateway's folder, COPY a backup of it."""
 
@@ -117,7 +118,9 @@ def kinds() -> tuple[list[list[str]], list[list[str]], dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    with Gateway(tmp_path_factory.mktemp("shown"), settings=SETTINGS) as running:
+    bridge = '[{name = "plant", address = "127.0.0.1:9", topics = ["sensors/# out 1"]}]'
+    settings = {**SETTINGS, "links.bridges": bridge}
+    with Gateway(tmp_path_factory.mktemp("shown"), settings=settings) as running:
         yield running
 
 
@@ -130,6 +133,7 @@ def run(
     monkeypatch.chdir(tmp_path)
     Path("penstock.toml").write_text("")
     Path("rabbitmq.conf").write_text("listeners.tcp.default = 5672\n")
+    Path("shovel.json").write_text(STAND_INS["{...}"])
     return Run(capsys)
 
 
@@ -148,6 +152,7 @@ def test_the_commands_of_the_pages_are_run(
         users create viewer --password s3cret
         users create plant --password s3cret
         topics create clicks
+        shovels create made-up @shovel.json
         pub --topic orders-log kept
         pub --queue orders.dead dead
         definitions export definitions.json

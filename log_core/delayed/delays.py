@@ -244,7 +244,7 @@ class Delays:
             self._log.reader.find_entry(list(self._stored), key, looked)
 
     def _read_found(self, key: Key, lsn: int, done: Found) -> None:
-        record, segment = self._in_memory(key, lsn), self._log.segment_of(lsn)
+        record, segment = self.in_memory(key, lsn), self._log.segment_of(lsn)
         if record is not None or segment is None:
             done(record, True)
             return
@@ -254,6 +254,22 @@ class Delays:
             done(record if due == key else None, lsn not in found.unanswered)
 
         self._log.reader.fetch([(segment, lsn)], fetched)
+
+    # Listing: called by `listing`
+
+    @property
+    def floor(self) -> Key:
+        """The highest key taken; what is below and waits is in memory."""
+        return self._floor
+
+    def entries_to_list(self) -> tuple[list[bytes], list[Segment]]:
+        """Encoded entries of those in memory, in no order, and the segments whose index has more; some are
+        in both, or do not wait any more (`is_listed`)."""
+        return [heap.encode() for heap in (*self._heaps(), self.retries.heap)], list(self._stored)
+
+    def is_listed(self, key: Key, lsn: int) -> bool:
+        """Whether a record waits, this copy of it is no old one, and it is not being published."""
+        return key[1] not in self._cancelled and self.waits_at(key, lsn)
 
     # Due records
 
@@ -365,10 +381,11 @@ class Delays:
 
     def _read(self, one: DueRecord) -> bool:
         """Take a record from memory, if it is there."""
-        one.record = self._in_memory((one.due, one.place), one.lsn)
+        one.record = self.in_memory((one.due, one.place), one.lsn)
         return one.record is not None
 
-    def _in_memory(self, key: Key, lsn: int) -> Record | None:
+    def in_memory(self, key: Key, lsn: int) -> Record | None:
+        """The record with this key, if its batch is in the cache."""
         batch = self._log.cache.get(lsn)
         if batch is None or batch.delay_of(lsn - batch.base_lsn) != key:
             return None

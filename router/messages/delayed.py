@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.router.broker import Broker
     from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["HORIZON_MS", "DelayWords", "Delayed"]
+__all__ = ["HORIZON_MS", "DelayWords", "Delayed", "front"]
 
 logger = logging.getLogger("penstock.router")
 
@@ -150,11 +150,22 @@ class Delayed:
         So who may publish there learns nothing of other messages. None: the disk does not answer.
         """
 
+        self.cancel_where(due_ms, lsn, lambda record: _is_of(record, vhost, key), told)
+
+    def cancel_where(
+        self,
+        due_ms: int,
+        lsn: int,
+        is_meant: Callable[[Record], bool],
+        told: Callable[[bool | None], object],
+    ) -> None:
+        """Have a message never come if it is one of those that are meant; `told` as of `cancel_published`."""
+
         def found(record: Record | None, answered: bool) -> None:
             if not answered:
                 told(None)
             else:
-                told(record is not None and _is_of(record, vhost, key) and self.cancel(due_ms, lsn))
+                told(record is not None and is_meant(record) and self.cancel(due_ms, lsn))
 
         self._delays.find(due_ms, lsn, found)
 
@@ -239,7 +250,7 @@ class Delayed:
             self.dropped += 1
 
     def _route_and_append(self, record: Record) -> None:
-        size, origin, place, starts = _front(record)
+        size, origin, place, starts = front(record)
         vhost = self._broker.vhosts.get(place)
         if vhost is None:
             self.dropped += 1
@@ -320,7 +331,7 @@ def _by_exchange(starts: Iterable[bytes]) -> list[list[bytes]]:
     return list(groups.values())
 
 
-def _front(record: Record) -> tuple[int, int, str, list[bytes]]:
+def front(record: Record) -> tuple[int, int, str, list[bytes]]:
     """The beginning of a record's body: size, origin, vhost, and the key blocks it is routed by."""
     size, origin, width = _FIRST.unpack_from(record.body)
     at = _FIRST.size + width
@@ -337,5 +348,5 @@ def _front(record: Record) -> tuple[int, int, str, list[bytes]]:
 
 def _is_of(record: Record, vhost: str, key: bytes) -> bool:
     """Whether it was published to this key block alone, in AMQP's encoding, in this vhost."""
-    _, _, place, starts = _front(record)
+    _, _, place, starts = front(record)
     return record.enc == ENC_AMQP091 and place == vhost and record.key == key and set(starts) <= {key}

@@ -162,35 +162,43 @@ class Retained:
         Messages may be set and deleted while it is walked: one that is there all the time comes exactly once,
         one that was set since `begin` gave `begun` does not come.
         """
-        for level in self._levels(wire(topic_filter).split(b"/")):
+        for _, level in self._levels(wire(topic_filter).split(b"/")):
             message = self._message(level.row, now_ms) if level.set < begun else None
             if message is not None:
                 yield message
 
-    def _levels(self, words: list[bytes]) -> Iterator[_Level]:
-        """Those that match and have a message, depth first; children are taken when theirs is reached."""
-        ahead = [(self._root, 0)]
+    def topics(self, topic_filter: str) -> Iterator[bytes]:
+        """The topics that a filter matches, one at a time, as of `match`; expired ones too."""
+        return (path[2:] for path, _ in self._levels(wire(topic_filter).split(b"/")))
+
+    def _levels(self, words: list[bytes]) -> Iterator[tuple[bytes, _Level]]:
+        """Those that match and have a message, depth first; children are taken when theirs is reached.
+
+        Each with its topic behind two slashes.
+        """
+        ahead = [(b"", b"", self._root, 0)]
         while ahead:
-            level, at = ahead.pop()
+            above, name, level, at = ahead.pop()
+            path = b"%b/%b" % (above, name)
             if at == len(words):
                 if level.row:
-                    yield level
+                    yield path, level
                 continue
             word = words[at]
             if word == b"#":
                 # Everything from here on: at stays, so the children come here again.
                 if level.row:
-                    yield level
-                ahead.extend((child, at) for child in self._wild(level))
+                    yield path, level
+                ahead.extend((path, name, child, at) for name, child in self._wild(level))
             elif word == b"+":
-                ahead.extend((child, at + 1) for child in self._wild(level))
+                ahead.extend((path, name, child, at + 1) for name, child in self._wild(level))
             elif (found := level.children.get(word)) is not None:
-                ahead.append((found, at + 1))
+                ahead.append((path, word, found, at + 1))
 
-    def _wild(self, level: _Level) -> Iterator[_Level]:
+    def _wild(self, level: _Level) -> Iterator[tuple[bytes, _Level]]:
         # mqtt5:4.7.2-1: a leading wildcard does not match topics that begin with $.
         top = level is self._root
-        return (child for word, child in level.children.items() if not (top and word.startswith(b"$")))
+        return (child for child in level.children.items() if not (top and child[0].startswith(b"$")))
 
     def _message(self, row: bytes, now_ms: int) -> RetainedMessage | None:
         value = self._tables.get(_TABLE, row) if row else None
@@ -216,7 +224,7 @@ class Retained:
     def clear(self) -> int:
         """Delete all, with the vhost; the LSN to wait for."""
         lsn = 0
-        for level in list(self._levels([b"#"])):
+        for _, level in list(self._levels([b"#"])):
             lsn = max(lsn, self._tables.delete(_TABLE, level.row))
         self._root = _Level()
         self._count = 0

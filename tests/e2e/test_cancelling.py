@@ -235,3 +235,55 @@ def test_an_impossible_cancellation_is_refused(gateway: Gateway, unique: str) ->
             answer = refused(message)
             assert (answer.status_code, answer.json()["code"]) == (400, "bad_field")
     assert http_cancels(gateway, unique), "nothing of that cancelled it"
+
+
+def test_those_that_wait_are_listed_and_cancelled_by_their_ids(gateway: Gateway, unique: str) -> None:
+    api = Api(gateway)
+    assert api.status("PUT", f"vhosts/{unique}") in (201, 204)
+    assert api.status("PUT", f"users/{unique}", {"password": unique, "tags": ""}) in (201, 204)
+    rights = {"configure": "", "write": "", "read": "^amq[.]topic$"}
+    assert api.status("PUT", f"permissions/%2F/{unique}", rights) in (201, 204)
+    with open_client(gateway) as http, open_client(gateway, unique) as reader:
+        known = len(http.get("delayed").json()["messages"])
+
+        def listed(client: httpx.Client, most: int = 500) -> list[dict[str, object]]:
+            found, cursor = [], ""
+            while True:
+                answer = client.get(f"delayed?max={most}" + (f"&cursor={cursor}" if cursor else "")).json()
+                found += answer["messages"]
+                if not (cursor := answer.get("cursor", "")):
+                    return found
+
+        by_amqp(gateway, {"x-penstock-deliver-after": 3 * DAY_MS})
+        mqtt_schedules(gateway, unique)
+        message = {"value": "four", "delay_ms": 2 * DAY_MS}
+        for path in ("exchanges/amq.topic/messages?routing_key=b", "queues/other/messages"):
+            http.put("queues/other")
+            assert http.post(path, json=message).status_code == 200
+        elsewhere = str(http.base_url).replace("%2F", unique) + "exchanges/amq.topic/messages?routing_key=c"
+        assert http.post(elsewhere, json=message).status_code == 200
+        found = listed(http)
+        assert found == listed(http, 1) and len(found) == known + 4
+        assert sorted(found, key=lambda one: one["due_at"]) == found
+        mqtt = next(one for one in found if one.get("topic") == TOPIC)
+        assert (mqtt["size"], mqtt["routing_key"], mqtt["protocol"]) == (4, "later.t", "mqtt")
+        keys = {one["routing_key"] for one in found}
+        assert {"later.t", "b", "other"} <= keys and "c" not in keys
+        seen = listed(reader)
+        assert {one["routing_key"] for one in seen} == keys - {"other"}
+        assert not any(one["may_cancel"] for one in seen) and all(one["may_cancel"] for one in found)
+        for one in found:
+            assert reader.delete(f"delayed/{one['id']}").status_code == 404
+            assert http.delete(f"delayed/{one['id']}").status_code == 204
+            assert http.delete(f"delayed/{one['id']}").status_code == 404
+        assert listed(http) == []
+        for wrong in ("max=0", "max=501", "max=x", "cursor=x"):
+            assert http.get(f"delayed?{wrong}").status_code == 400
+        assert http.delete("delayed/x").status_code == 404
+        assert (
+            reader.get(elsewhere.replace("exchanges/amq.topic/messages?routing_key=c", "delayed")).status_code
+            == 403
+        )
+    assert api.status("DELETE", f"vhosts/{unique}") == 204
+    assert api.status("DELETE", f"users/{unique}") == 204
+    api.close()

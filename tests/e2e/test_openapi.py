@@ -60,6 +60,7 @@ NAMES = {
     "token": "t",
     "half": "h",
     "delayed": "d",
+    "waiting": "1-1",
     "transaction": "none",
     "message": "0:1",
 }
@@ -188,6 +189,7 @@ def test_requests_made_from_the_document_find_what_it_says(
         if "/delayed/" in path:
             later = {"value": "x", "routing_key": "k", "delay_ms": 3_600_000, "delay_id": NAMES["delayed"]}
             assert client.post(f"exchanges/{NAMES['exchange']}/messages", json=later).status_code == 200
+            NAMES["waiting"] = client.get("delayed").json()["messages"][0]["id"]
         if "/log/messages/" in path:
             published = client.post("queues/q/messages", json={"value": "x"}).json()
             NAMES["message"] = published["results"][0]["id"]

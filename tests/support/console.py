@@ -14,8 +14,9 @@ __all__ = ["HOSTILE", "PAGES", "publish", "sign_in"]
 HOSTILE = "<img src=x onerror=alert(1)>{{7*7}}${7*7}\u202egnp"
 """A tag that runs a script, braces of templates, a mark that turns text around."""
 PAGES = (
-    "overview", "connections", "channels", "queues", "exchanges", "streams", "dead-letters", "search",
-    "replay", "webhooks", "live", "policies", "policies/operator-policies", "vhosts", "audit", "users",
+    "overview", "connections", "channels", "queues", "exchanges", "streams", "dead-letters", "delayed",
+    "retained", "search", "replay", "webhooks", "live", "policies", "policies/operator-policies", "vhosts",
+    "audit", "users",
 )  # fmt: skip
 
 

@@ -90,6 +90,8 @@ class DataPlane:
         app.routes.add("POST", f"{exchange}/messages", self.publisher.to_exchange, quick=True)
         app.routes.add("POST", f"{vhost}/mqtt/messages", self.topics.publish, quick=True)
         app.routes.add("DELETE", f"{exchange}/delayed/{{delayed}}", self.delayed.cancel)
+        app.routes.add("GET", f"{vhost}/delayed", self.delayed.index)
+        app.routes.add("DELETE", f"{vhost}/delayed/{{waiting}}", self.delayed.cancel_one)
         app.routes.add("GET", f"{exchange}/tail", self.tails.exchange)
         app.routes.add("GET", f"{vhost}/tail", self.tails.of_query)
         app.routes.add("GET", f"{vhost}/ws", self.sockets.connect)

@@ -22,6 +22,7 @@ from penstock.protocols.http.management.resources import (
     parameters,
     queues,
     readers,
+    retained,
     users,
     vhosts,
 )
@@ -42,6 +43,7 @@ _GROUPS = (
     exchanges,
     connections,
     messages,
+    retained,
     users,
     may,
     vhosts,

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock.log_core.batch._batch import PERSISTENT
-from penstock.log_core.delayed._delays import DueHeap, decode_entry, sorted_entries, total_size
+from penstock.log_core.delayed._delays import DueHeap, Key, decode_entry, sorted_entries, total_size
 from penstock.log_core.delayed.delays import DueRecord
+from penstock.log_core.delayed.listing import BEFORE_ALL, Listed, list_waiting
 from penstock.log_core.log import Log
 from tests.support.logs import KIB, durable_feed, fill, open_log, settle, wait
 
@@ -259,4 +260,97 @@ def test_an_index_that_names_another_record_publishes_nothing_in_its_place(tmp_p
         file.write(places[1].to_bytes(8, "little"))
     taken = take(log, due + 100)
     assert [one.record and one.record.body for one in taken] == [None, b"1", b"2"]
+    log.close_sync()
+
+
+def listed(log: Log, behind: Key, count: int, nbytes: int = 1 << 30) -> Listed:
+    found: list[Listed | None] = []
+    log.flush()
+    list_waiting(log, behind, count, nbytes, found.append)
+    wait(log, lambda: bool(found))
+    assert found[0] is not None
+    return found[0]
+
+
+def all_listed(log: Log, count: int, nbytes: int = 1 << 30) -> list[bytes]:
+    """The bodies of all that wait, asked for `count` at a time."""
+    bodies: list[bytes] = []
+    behind: Key | None = BEFORE_ALL
+    while behind is not None:
+        found = listed(log, behind, count, nbytes)
+        assert len(found.records) <= count and (found.next is None or found.next > behind)
+        bodies += [record.body for _, record in found.records]
+        behind = found.next
+    return bodies
+
+
+def test_waiting_records_are_listed_in_order_from_memory_and_index_files(tmp_path: Path) -> None:
+    """After cancellations, records that came, a restart and a clock that was set back."""
+    log = open_log(tmp_path)
+    log.low_water = lambda: log.appender.next_lsn
+    start = log.wall_ms()
+    expected: dict[Key, bytes] = {}
+    for index in range(400):
+        due = start + 1000 + (index * 7919) % 400 * 1000
+        body = b"%d" % index + bytes(KIB)
+        expected[due, log.delays.add(due, b"k", b"p", body, flags=PERSISTENT)] = body
+        log.flush()
+    settle(log)
+    log._housekeeping.checkpoint()
+    tended(log)
+    assert log.delays._stored, "some are in index files alone"
+    for key in sorted(expected)[::5]:
+        assert log.delays.cancel(*key)
+        del expected[key]
+    came = take(log, start + 50_000)
+    with log.unit():
+        log.delays.done(came)
+    for one in came:
+        expected.pop((one.due, one.place), None)
+    late = start + 500, log.delays.add(start + 500, b"k", b"", b"late", flags=PERSISTENT)
+    expected[late] = b"late"
+    in_order = [expected[key] for key in sorted(expected)]
+    for count in (1000, 7):
+        assert all_listed(log, count) == in_order
+    assert all_listed(log, 1000, nbytes=3 * KIB) == in_order
+    assert len(listed(log, BEFORE_ALL, 1000, nbytes=0).records) == 1
+    log.close_sync()
+    log = open_log(tmp_path)
+    assert all_listed(log, 50) == in_order
+    log.close_sync()
+
+
+def test_one_that_was_moved_is_listed_once(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    feed = durable_feed(log)
+    log.low_water = lambda: log.appender.next_lsn
+    due_in(log, YEAR_MS)
+    rounds = 0
+    while not log.delays.mover.moved:
+        assert (rounds := rounds + 1) < 20
+        fill(log, feed, 256 * KIB)
+        tended(log)
+        assert all_listed(log, 10) == [b"x"]
+    log.close_sync()
+
+
+def test_a_list_is_refused_while_the_disk_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path)
+    for _ in range(300):
+        due_in(log, YEAR_MS, bytes(2 * KIB))
+    settle(log)
+    log._housekeeping.checkpoint()
+    tended(log)
+    assert log.delays._stored
+
+    def broken(*_: object) -> bytes:
+        raise OSError("the disk does not answer")
+
+    monkeypatch.setattr(log.reader, "_entries_behind", broken)
+    found: list[Listed | None] = []
+    list_waiting(log, BEFORE_ALL, 10, 1 << 30, found.append)
+    wait(log, lambda: bool(found))
+    assert found == [None]
     log.close_sync()

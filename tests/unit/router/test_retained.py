@@ -81,6 +81,7 @@ def test_filters_find_what_each_topic_matches_alone(steps: list[tuple[str, bool]
     assert topics(retained, topic_filter) == sorted(
         topic for topic in kept if slashed_matches(topic_filter.encode(), topic)
     )
+    assert sorted(retained.topics(topic_filter)) == topics(retained, topic_filter)
 
 
 def test_a_walk_goes_on_while_topics_come_and_go() -> None:

@@ -17,6 +17,8 @@ const PAGES = [
   ["exchanges", "Exchanges", () => import("./pages/exchanges.js")],
   ["streams", "Streams", () => import("./pages/streams.js")],
   ["dead-letters", "Dead letters", () => import("./pages/dead_letters.js")],
+  ["delayed", "Delayed", () => import("./pages/delayed.js")],
+  ["retained", "Retained", () => import("./pages/retained.js")],
   ["search", "Search", () => import("./pages/search.js")],
   ["replay", "Replay", () => import("./pages/replay.js")],
   ["webhooks", "Webhooks", () => import("./pages/webhooks.js")],
@@ -28,7 +30,7 @@ const PAGES = [
 ];
 
 /** Keys that lead to a page, after "g". */
-const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "exchanges", s: "streams", d: "dead-letters", l: "live", f: "search", r: "replay", p: "policies", w: "webhooks", a: "audit", v: "vhosts", u: "users" };
+const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "exchanges", s: "streams", d: "dead-letters", y: "delayed", t: "retained", l: "live", f: "search", r: "replay", p: "policies", w: "webhooks", a: "audit", v: "vhosts", u: "users" };
 
 function SignIn({ ended, signedIn }) {
   const first = useRef(null);

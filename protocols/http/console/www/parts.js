@@ -135,12 +135,13 @@ export function Rows({ label, columns, rows, empty = "There are none." }) {
 /**
  * A list of the API, a page at a time; filter, order and page are in the page's address. A column is
  * [title, value of a row, "number" or nothing, name to sort by or nothing].
- * @param {{label: string, target: string, columns: any[], search?: string}} props
+ * @param {{label: string, target: string, columns: any[], search?: string, fields?: Record<string, unknown>}} props
+ *   `fields`: of the query, besides those of every list
  */
-export function List({ label, target, columns, search = "Filter by name" }) {
+export function List({ label, target, columns, search = "Filter by name", fields = {} }) {
   const { query: here } = usePlace();
   const asked = {
-    page: here.page ?? 1, page_size: PAGE_SIZE, name: here.name, use_regex: here.use_regex,
+    ...fields, page: here.page ?? 1, page_size: PAGE_SIZE, name: here.name, use_regex: here.use_regex,
     sort: here.sort, sort_reverse: here.sort_reverse,
   };
   const found = useLoaded(target + query(asked));

@@ -1,4 +1,4 @@
-"""Where searched messages are, and who may see them: a `Matcher` of key blocks, or the feeds of a queue."""
+"""Where searched messages are: a `Matcher` of key blocks, or the feeds of a queue."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.log_core.batch._batch import AMQP091, Record
 from penstock.protocols.http.data.live.tail import pattern_of
 from penstock.protocols.http.server.messages import HttpError
+from penstock.protocols.http.shared.rights import may_read
 from penstock.router.authorization.identity import Actor
 from penstock.router.exchanges.exchanges import MQTT_EXCHANGE
-from penstock.router.names import dotted, split_key_block, text, wire
+from penstock.router.names import dotted, split_key_block, wire
 from penstock.router.routes.topics import DottedTrie
 from penstock.subscriptions.streams.stream import Stream
 
@@ -18,30 +19,9 @@ if TYPE_CHECKING:
     from penstock.router.broker import Broker
     from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["PLACES", "Places", "may_read"]
+__all__ = ["PLACES", "Places"]
 
 PLACES: Final = ("exchange", "routing_key", "topic", "queue", "stream")
-
-
-def may_read(broker: Broker, identity: Identity, vhost: Vhost, enc: int, key: bytes) -> bool:
-    """Whether the user may see messages with this key block: those that a tail would show."""
-    allowed = broker.authorizer
-    if enc == AMQP091:
-        parts = split_key_block(key)
-        if parts is None:
-            return False
-        exchange, routing_key = parts
-        if not exchange:
-            return allowed.allow(identity, vhost.name, "read", text(routing_key))
-        topic = None
-    else:
-        exchange, routing_key, topic = MQTT_EXCHANGE, dotted(key), text(key)
-    if not allowed.allow(identity, vhost.name, "read", exchange):
-        return False
-    source = vhost.exchanges.get(exchange)
-    if source is not None and not source.is_topic:
-        return True
-    return allowed.allow_topic(identity, vhost.name, "read", exchange, routing_key, topic)
 
 
 class Places:

@@ -1,11 +1,14 @@
-"""The OpenAPI document (`openapi`) of transactions, producers and half messages."""
+"""The OpenAPI document (`openapi`) of transactions, producers, half and delayed
+messages."""
 
 from __future__ import annotations
 
 from penstock.protocols.http.data.openapi.schemas import NAME, TEXT, Json, object_, publish_to, ref, wholes
 from penstock.protocols.http.data.openapi.words import HANDLES, operation, query
+from penstock.protocols.http.data.publishing.delayed import ID_PATTERN
 from penstock.protocols.http.data.publishing.half import NUMBERS
 from penstock.protocols.http.data.publishing.transactions import TIMEOUT_MS
+from penstock.router.messages.delayed_listing import LOOKED_AT
 
 __all__ = ["numbers", "txn", "units"]
 
@@ -67,6 +70,18 @@ def units(key: Json) -> Json:
         "bytes": {"type": "integer"},
         "left_ms": {"type": "integer"},
     }
+    shown = {
+        "id": TEXT,
+        "due_at": {"type": "integer", "description": "Milliseconds since 1970."},
+        "scheduled_at": {"type": "integer"},
+        "size": {"type": "integer", "description": "Bytes of its payload."},
+        "protocol": {"enum": ["amqp", "mqtt"]},
+        "exchange": TEXT,
+        "routing_key": TEXT,
+        "may_cancel": {"type": "boolean", "description": "Whether the user may cancel it."},
+    }
+    waiting = object_({**shown, "topic": {**TEXT, "description": "Of MQTT."}}, *shown)
+    most = {"type": "integer", "minimum": 1, "maximum": LOOKED_AT, "default": 100}
     return {
         "/transactions": {
             "post": operation(
@@ -116,6 +131,21 @@ def units(key: Json) -> Json:
             "delete": operation(
                 "Have the message of this name, which waits for its time, never come.", {204: None}
             )
+        },
+        "/delayed": {
+            "get": operation(
+                "Messages that wait for their time, the first due first.",
+                {200: object_({"messages": {"type": "array", "items": waiting}, "cursor": TEXT}, "messages")},
+                parameters=[
+                    query("max", most, "Messages to look at, those of other vhosts included."),
+                    query(
+                        "cursor", {"type": "string", "pattern": ID_PATTERN}, "As the answer before had it."
+                    ),
+                ],
+            )
+        },
+        "/delayed/{waiting}": {
+            "delete": operation("Have a message that waits for its time never come.", {204: None})
         },
         "/half/{half}/commit": {"post": operation("Publish it.", {200: object_({"id": TEXT}, "id")})},
         "/half/{half}/rollback": {"post": operation("Forget it.", {200: object_({})})},

@@ -158,3 +158,25 @@ def test_a_slider_counts_and_replays(gateway: Gateway, page: Page, api: Api, uni
     page.goto("/#/replay?of=exchange&exchange=amq.topic&key=nothing")
     expect(page.get_by_role("status")).to_have_text("0 messages")
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
+
+
+@pytest.mark.parametrize("lacking", ["configure", "write"])
+def test_a_user_without_queues_of_their_own_sees_no_replay(
+    page: Page, api: Api, unique: str, lacking: str
+) -> None:
+    rights = dict.fromkeys(("configure", "write", "read"), f"^({unique}|amq[.]topic)")
+    assert api.status("PUT", f"users/{unique}", {"password": "p", "tags": "management"}) == 201
+    assert api.status("PUT", f"permissions/%2F/{unique}", {**rights, lacking: ""}) == 201
+    button = page.get_by_role("button", name="Replay into a new queue")
+    with page.expect_response("**/api/may?*operation=configure"), page.expect_response("**/api/may?*=write"):
+        sign_in(page, unique, "p", at=f"#/replay?topic={unique}")
+    expect(page.get_by_role("status")).to_have_text("0 messages")
+    expect(button).to_have_count(0)
+    assert api.status("PUT", f"permissions/%2F/{unique}", rights) == 204
+    page.reload()
+    button.click()
+    page.get_by_label("Name of the queue").fill(unique)
+    page.get_by_role("dialog").get_by_role("button", name="Replay into a new queue").click()
+    expect(page.get_by_role("heading", name=f"Queue {unique}")).to_be_visible()
+    assert api.status("DELETE", f"queues/%2F/{unique}") == 204
+    assert api.status("DELETE", f"users/{unique}") == 204

@@ -1,9 +1,9 @@
 /** Messages since a moment, chosen by a slider: how many there are, and putting them into a new queue. */
 
 import { html, useEffect, useState } from "../vendor/preact.js";
-import { path } from "../api.js";
+import { path, query as asQuery } from "../api.js";
 import { change, link } from "../location.js";
-import { Action, Time, count, duration, post } from "../parts.js";
+import { Action, Time, count, duration, post, useLoaded } from "../parts.js";
 
 /** Steps of the slider, in ms before now: finer where it is nearer. */
 const AGES = [
@@ -40,8 +40,22 @@ function useCount(vhost, wanted) {
   return state.asked === asked ? state : { count: 0, progress: 0, error: "" };
 }
 
-export default function Replay({ query, vhosts }) {
+/** Patterns of permissions that allow no name. */
+const NO_NAME = ["", "^$"];
+const RIGHTS_MS = 60000;
+
+/** Whether the permission of a user allows an operation for some name; false until it is known. */
+function useMay(user, vhost, operation) {
+  const found = useLoaded(vhost === undefined ? null : `/api/may${asQuery({ user: user.name, vhost, operation })}`, RIGHTS_MS);
+  // Users of tokens are not known to the gateway: it decides when they ask.
+  if (found.data === null) return found.error !== null;
+  const [{ pattern }] = found.data.rules;
+  return pattern !== null && !NO_NAME.includes(pattern);
+}
+
+export default function Replay({ user, query, vhosts }) {
   const vhost = query.vhost || vhosts[0];
+  const may = [useMay(user, vhost, "configure"), useMay(user, vhost, "write")].every(Boolean);
   const of = query.of ?? "topic";
   const step = Number(query.step ?? AT_FIRST);
   const age = AGES[step] ?? AGES[AT_FIRST];
@@ -81,7 +95,7 @@ export default function Replay({ query, vhosts }) {
     ${found.error
       ? html`<p class="notice bad" role="alert">${found.error}</p>`
       : html`<p role="status">${count(found.count)} messages${!done && ` so far, ${Math.floor(found.progress * 100)} % counted`}</p>`}
-    ${!found.error && html`<div class="actions"><${Action} label="Replay into a new queue" run=${replay} done=${() => {}}
+    ${!found.error && may && html`<div class="actions"><${Action} label="Replay into a new queue" run=${replay} done=${() => {}}
       text=${`It gets ${count(found.count)} messages${done ? "" : " or more"}, and nothing more afterwards. Nothing is taken from other queues.`}
       fields=${[{ name: "queue", label: "Name of the queue", required: true }]} /></div>`}
   </div>`;

@@ -169,36 +169,41 @@ class Retained:
 
     def topics(self, topic_filter: str) -> Iterator[bytes]:
         """The topics that a filter matches, one at a time, as of `match`; expired ones too."""
-        return (path[2:] for path, _ in self._levels(wire(topic_filter).split(b"/")))
+        return (path[1:] for path, _ in self._levels(wire(topic_filter).split(b"/")))
 
     def _levels(self, words: list[bytes]) -> Iterator[tuple[bytes, _Level]]:
-        """Those that match and have a message, depth first; children are taken when theirs is reached.
-
-        Each with its topic behind two slashes.
-        """
-        ahead = [(b"", b"", self._root, 0)]
+        """Those that match and have a message, depth first, each with its topic behind a slash."""
+        ahead = [self._below(b"", self._root, words, 0)]
         while ahead:
-            above, name, level, at = ahead.pop()
-            path = b"%b/%b" % (above, name)
-            if at == len(words):
-                if level.row:
-                    yield path, level
+            above, parent, at, names = ahead[-1]
+            name = next(names, None)
+            if name is None:
+                ahead.pop()
                 continue
-            word = words[at]
-            if word == b"#":
-                # Everything from here on: at stays, so the children come here again.
-                if level.row:
-                    yield path, level
-                ahead.extend((path, name, child, at) for name, child in self._wild(level))
-            elif word == b"+":
-                ahead.extend((path, name, child, at + 1) for name, child in self._wild(level))
-            elif (found := level.children.get(word)) is not None:
-                ahead.append((path, word, found, at + 1))
+            level = parent.children.get(name)
+            if level is None:
+                continue
+            path = b"%b/%b" % (above, name)
+            if level.row and (at == len(words) or words[at] == b"#"):
+                yield path, level
+            if level.children and at < len(words):
+                ahead.append(self._below(path, level, words, at))
 
-    def _wild(self, level: _Level) -> Iterator[tuple[bytes, _Level]]:
-        # mqtt5:4.7.2-1: a leading wildcard does not match topics that begin with $.
-        top = level is self._root
-        return (child for child in level.children.items() if not (top and child[0].startswith(b"$")))
+    def _below(
+        self, path: bytes, level: _Level, words: list[bytes], at: int
+    ) -> tuple[bytes, _Level, int, Iterator[bytes]]:
+        """The children of a level that `words[at]` leads to: their names, and the place in `words` behind it.
+
+        Names are taken now, 8 bytes each, as children may come and go while they are walked.
+        """
+        if words[at] not in (b"#", b"+"):
+            return path, level, at + 1, iter((words[at],))
+        names = iter(list(level.children))
+        if level is self._root:
+            # mqtt5:4.7.2-1: a leading wildcard does not match topics that begin with $.
+            names = (name for name in names if not name.startswith(b"$"))
+        # Everything below is meant by "#": it stays the word for the next level.
+        return path, level, at if words[at] == b"#" else at + 1, names
 
     def _message(self, row: bytes, now_ms: int) -> RetainedMessage | None:
         value = self._tables.get(_TABLE, row) if row else None

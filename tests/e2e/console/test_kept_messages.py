@@ -19,10 +19,11 @@ DAY_MS = 86_400_000
 READER = {"configure": "", "write": "", "read": ".*"}
 
 
-def post(gateway: Gateway, vhost: str, target: str, value: str, delay_ms: int = 0) -> None:
-    base = f"http://127.0.0.1:{gateway.ports['management']}/v1/vhosts/{quote(vhost, safe='')}/{target}"
-    message = {"value": value, **({"delay_ms": delay_ms} if delay_ms else {})}
-    answer = httpx.post(base, json=message, auth=("guest", "guest"), timeout=120)
+def post(gateway: Gateway, vhost: str, target: str, *values: str, delay_ms: int = 0) -> None:
+    base = f"http://127.0.0.1:{gateway.ports['management']}/v1/vhosts/{vhost}/{target}"
+    later = {"delay_ms": delay_ms} if delay_ms else {}
+    messages = [{"value": value, **later} for value in values]
+    answer = httpx.post(base, json={"messages": messages}, auth=("guest", "guest"), timeout=120)
     assert answer.status_code == 200, answer.text
 
 
@@ -34,8 +35,8 @@ def vhost(api: Api, unique: str) -> str:
 
 def test_a_delayed_message_is_listed_and_deleted(gateway: Gateway, page: Page, api: Api, vhost: str) -> None:
     hostile = f"{HOSTILE}/t"
-    post(gateway, vhost, f"mqtt/messages?topic={quote(hostile, safe='')}", "x" * 2048, 2 * DAY_MS)
-    post(gateway, vhost, "exchanges/amq.direct/messages?routing_key=sooner", "x", DAY_MS)
+    post(gateway, vhost, f"mqtt/messages?topic={quote(hostile, safe='')}", "x" * 2048, delay_ms=2 * DAY_MS)
+    post(gateway, vhost, "exchanges/amq.direct/messages?routing_key=sooner", "x", delay_ms=DAY_MS)
     sign_in(page, at=f"#/delayed?vhost={vhost}")
     rows = page.get_by_role("region", name="Delayed messages").get_by_role("row")
     expect(rows).to_have_count(3)
@@ -48,6 +49,22 @@ def test_a_delayed_message_is_listed_and_deleted(gateway: Gateway, page: Page, a
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(rows).to_have_count(2)
     expect(rows.nth(1)).to_contain_text(hostile)
+    assert api.status("DELETE", f"vhosts/{vhost}") == 204
+
+
+def test_delayed_messages_are_cut_into_pages(gateway: Gateway, page: Page, api: Api, vhost: str) -> None:
+    publish = "exchanges/amq.direct/messages?routing_key"
+    post(gateway, vhost, f"{publish}=many", *["x"] * 500, delay_ms=30 * DAY_MS)
+    post(gateway, vhost, f"{publish}=last", "x", delay_ms=40 * DAY_MS)
+    sign_in(page, at=f"#/delayed?vhost={vhost}")
+    region = page.get_by_role("region", name="Delayed messages")
+    expect(region).to_contain_text("many")
+    expect(region).not_to_contain_text("last")
+    page.get_by_role("button", name="Next").click()
+    expect(region).to_contain_text("last")
+    expect(page.get_by_role("button", name="Next")).to_be_disabled()
+    page.get_by_role("button", name="First").click()
+    expect(region).not_to_contain_text("last")
     assert api.status("DELETE", f"vhosts/{vhost}") == 204
 
 
@@ -75,7 +92,7 @@ def test_a_retained_message_is_listed_and_cleared(gateway: Gateway, page: Page, 
 
 
 def test_a_user_who_may_only_read_sees_no_button(gateway: Gateway, page: Page, api: Api, vhost: str) -> None:
-    post(gateway, vhost, "mqtt/messages?topic=a", "x", DAY_MS)
+    post(gateway, vhost, "mqtt/messages?topic=a", "x", delay_ms=DAY_MS)
     post(gateway, vhost, "mqtt/messages?topic=a&retain=true", "x")
     assert api.status("PUT", f"users/{vhost}", {"password": "p", "tags": "management"}) == 201
     assert api.status("PUT", f"permissions/{vhost}/{vhost}", READER) == 201

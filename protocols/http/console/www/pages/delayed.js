@@ -27,7 +27,7 @@ export default function Delayed({ query, vhosts }) {
         ["Actions", (one) => one.may_cancel && html`<${Action} label="Delete" title="Delete the delayed message" danger
           text=${`The message to ${one.topic ?? (one.routing_key || one.exchange)} never comes.`} run=${() => remove(path(target, one.id))} />`],
       ]} />
-      ${(query.cursor || data.cursor) && html`<nav class="actions" aria-label="Pages">
+      ${(query.cursor || data.cursor) && html`<nav class="actions" aria-label="Pagination">
         <button type="button" disabled=${!query.cursor} onClick=${() => change({ cursor: "" })}>First</button>
         <button type="button" disabled=${!data.cursor} onClick=${() => change({ cursor: data.cursor })}>Next</button></nav>`}`}</div>`;
 }

@@ -38,7 +38,7 @@ export default function Audit({ query }) {
         ["Of", (one) => html`<${Data} value=${one.target} />`], ["Result", (one) => one.result], ["From", (one) => one.peer ?? "–"],
         ["More", (one) => html`<${Data} value=${more(one)} />`],
       ]} />
-      ${data.page_count > 1 && html`<nav class="actions" aria-label="Pages of entries">
+      ${data.page_count > 1 && html`<nav class="actions" aria-label="Pagination">
         <button type="button" disabled=${page <= 1} onClick=${() => change({ page: page - 1 })}>Previous</button>
         <button type="button" disabled=${page >= data.page_count} onClick=${() => change({ page: page + 1 })}>Next</button></nav>`}`}</div>`;
 }

@@ -23,6 +23,7 @@ def test_search_finds_in_pieces_stops_and_goes_on(
     publish(gateway, unique, *(f"{unique} {number}".encode() for number in range(620)))
     publish(gateway, unique, HOSTILE.encode(), headers={unique: HOSTILE})
     sign_in(page, at="#/search")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
     page.keyboard.press("/")
     expect(page.locator("[name=from]")).to_be_focused()
     page.get_by_label("Text in the body").fill(unique)

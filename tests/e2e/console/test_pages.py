@@ -21,6 +21,7 @@ def test_a_list_is_filtered_sorted_and_paged_by_its_address(page: Page, api: Api
     queues = [{"name": name, "durable": True, "auto_delete": False, "arguments": {}} for name in names]
     assert api.status("POST", f"definitions/{unique}", {"queues": queues}) < 300
     sign_in(page, at="#/queues")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
     page.keyboard.press("/")
     page.keyboard.type(unique)
     region = page.get_by_role("region", name="Queues")

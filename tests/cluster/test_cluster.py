@@ -230,7 +230,7 @@ def test_nodes_wait_for_kafka_and_stop_without_it(broker: Kafka, tmp_path: Path)
                 node.wait_until_serving()
             publish(standby.amqp_port, 10)
             assert health(owner) == {"healthz": 200, "readyz": 200, "owner": 200}
-            assert health(standby) == {"healthz": 200, "readyz": 200, "owner": 503}
+            until(lambda: health(standby) == {"healthz": 200, "readyz": 200, "owner": 503})
             wait_for_nodes(owner, a=True, b=True, c=True)
             [process] = orphan.children()
             broker.kill9()

@@ -19,6 +19,7 @@ from penstock.router.broker import Broker
 from penstock.router.exchanges.entries import QueueEntry, SessionEntry
 from penstock.router.exchanges.exchanges import Own, Slot
 from penstock.router.vhost.vhost import Vhost
+from tests.support.logs import files_made
 from tests.unit.router.conftest import World
 
 State = frozenset[tuple[str, ...]]
@@ -117,6 +118,7 @@ def test_a_torn_log_gives_back_the_state_between_two_changes(
         change(world, draw)
         states.add(state_of(world.broker))
         world.log.flush()
+    files_made(world.log)
     shutil.copytree(tmp_path / "data", tmp_path / "copy")
     world.close()
     segment = min((tmp_path / "copy" / "shard-000" / "wal").iterdir())

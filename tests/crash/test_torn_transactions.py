@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.reference import native_frames as wire
+from tests.support.logs import files_made
 from tests.support.native_session import PLAIN, Client, World
 
 ROUNDS = 4
@@ -98,6 +99,7 @@ def test_a_torn_log_has_all_of_a_transaction_or_nothing(tmp_path: Path) -> None:
     world = World(tmp_path / "data")
     play(world)
     world.log.flush()
+    files_made(world.log)
     shutil.copytree(tmp_path / "data", tmp_path / "copy", ignore=shutil.ignore_patterns("LOCK"))
     world.close()
     seen: Counter[int] = Counter()

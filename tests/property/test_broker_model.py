@@ -32,6 +32,7 @@ from penstock.subscriptions.tick.tick import Tick
 from tests.reference.naive_broker import Message, NaiveBinding, NaiveBroker
 from tests.support.examples import histories
 from tests.support.limits import LIMIT_S
+from tests.support.logs import files_made
 from tests.support.queues import Clock, Loop
 
 QUEUES = ("q0", "q1", "q2")
@@ -177,6 +178,7 @@ class BrokerMachine(RuleBasedStateMachine):
 
     def quiet(self) -> None:
         """Wait until the log's upkeep has nothing to do: a copy of the folder is then of one moment."""
+        files_made(self.log)
         for _ in range(4):  # what is done may bring the next thing to do
             self.log._upkeep.pool.submit(int).result()
             while not self.inbox.empty():

@@ -18,7 +18,7 @@ from penstock.log_core.batch._batch import PERSISTENT
 from penstock.log_core.delayed import delays
 from penstock.log_core.log import Log
 from tests.support.examples import histories
-from tests.support.logs import durable_feed, open_log, settle, wait
+from tests.support.logs import durable_feed, files_made, open_log, settle, wait
 
 SEGMENT = 8 * 1024
 DELAYS = st.one_of(st.integers(1, 50), st.integers(1, 5_000), st.just(40), st.integers(10**6, 10**11))
@@ -196,6 +196,7 @@ class DelayedRecords(RuleBasedStateMachine):
         self.runs += 1
         copy = self.root / str(self.runs)
         work()
+        files_made(self.log)
         for _ in range(2):  # nothing may make or remove files meanwhile
             self.log._upkeep.pool.submit(lambda: None).result()
         shutil.copytree(self.folder, copy, ignore=shutil.ignore_patterns("LOCK"))

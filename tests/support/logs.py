@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,16 @@ def fill(log: Log, feed: Feed, nbytes: int, body: bytes = bytes(400)) -> list[in
     return lsns
 
 
+def files_made(log: Log) -> None:
+    """Wait until no file of the log is being made: a copy of its folder is then of one moment."""
+    with suppress(OSError):
+        log._wal.prepared()
+
+
 def settle(log: Log) -> None:
-    """Wait until everything is synced and the work on closed segments is done."""
+    """Wait until everything is synced, and the work on closed segments and on the next one is done."""
     log.wait_synced(log.written_lsn)
+    files_made(log)
     log._upkeep.pool.submit(lambda: None).result()
     log.flush()
     log._upkeep.pool.submit(lambda: None).result()

@@ -31,6 +31,7 @@ from penstock.subscriptions.tick.tick import Tick
 from tests.reference import mqtt_frames as frames
 from tests.reference.mqtt_frames import Packet, Publish
 from tests.support.limits import LIMIT_S
+from tests.support.logs import files_made
 from tests.support.queues import Clock, Loop
 
 
@@ -298,6 +299,7 @@ class Gateway:
 
     def crash(self, folder: Path) -> Gateway:
         """A gateway over a copy of the files, as a start after kill -9 at this moment finds them."""
+        files_made(self.log)
         # A file without its name yet may come and go while this copies; a start removes those anyway.
         shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("*.new"))
         return Gateway(folder, self.options, self.clock, fsync=self.fsync)

@@ -14,7 +14,7 @@ from penstock.log_core.log import Log
 from penstock.subscriptions.log_store.embedded import EmbeddedStore
 from penstock.subscriptions.log_store.port import LogStore
 from tests.conformance.log_store.naive import Disk, NaiveStore
-from tests.support.logs import BROKEN, FailingFiles, open_log
+from tests.support.logs import BROKEN, FailingFiles, files_made, open_log
 
 
 class Subject(Protocol):
@@ -50,6 +50,7 @@ class Embedded:
 
     async def kill(self) -> None:
         left = self._folder / str(self._lives + 1)
+        files_made(self._log)
         shutil.copytree(self._folder / str(self._lives), left)
         (left / "CLEAN").unlink(missing_ok=True)
         self._lives += 1

@@ -10,7 +10,7 @@ import pytest
 from penstock.log_core.errors import OutOfSequence, ProducerFenced
 from penstock.log_core.log import Log
 from penstock.log_core.producers import Producers
-from tests.support.logs import Unsynced, append, open_log
+from tests.support.logs import Unsynced, append, files_made, open_log
 
 DAY_S = 86_400
 
@@ -81,6 +81,7 @@ def test_they_are_known_after_a_restart(tmp_path: Path, clean: bool) -> None:
     else:
         log.wait_synced(log.written_lsn)
         folder = tmp_path / "b"
+        files_made(log)
         shutil.copytree(tmp_path / "a", folder)
         log.close_sync()
     again = open_log(folder)

@@ -14,6 +14,7 @@ from penstock.log_core.options import LogOptions
 from penstock.log_core.state import spill as module
 from penstock.log_core.state import tables as tables_module
 from penstock.log_core.state.spill import Spill
+from tests.support.logs import files_made
 
 STEPS = st.lists(
     st.one_of(
@@ -102,6 +103,7 @@ def test_a_large_table_survives_a_restart_and_a_checkpoint(
     if not clean:
         log.wait_synced(log.written_lsn)
         folder = tmp_path.with_name(tmp_path.name + "-copy")
+        files_made(log)
         shutil.copytree(tmp_path, folder)
     log.close_sync()
     again = Log.open(folder, LogOptions())

@@ -13,7 +13,7 @@ from penstock.log_core.state.tables import FEED_TABLE, feed_key
 from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.errors import ConsumerRefused, NotForStreams
 from penstock.subscriptions.streams.stream import Stream
-from tests.support.logs import KIB, append, fill, held_readers, open_log, settle
+from tests.support.logs import KIB, append, files_made, fill, held_readers, open_log, settle
 from tests.support.queues import Clock, Consumer, Loop, World
 
 
@@ -232,6 +232,7 @@ def test_the_bytes_of_a_feed_are_those_of_its_records(tmp_path: Path, crashed: b
     log.wait_synced(log.written_lsn)
     if crashed:
         copy = tmp_path / "copy"
+        files_made(log)
         shutil.copytree(tmp_path / "data", copy)
     log.close_sync()
     log = open_log(copy if crashed else tmp_path / "data")

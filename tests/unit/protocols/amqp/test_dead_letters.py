@@ -17,6 +17,7 @@ from penstock.protocols.properties.values import Table
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, join_key_block
 from penstock.router.queues.dead_letters import Death
 from tests.support.amqp_session import Client, World
+from tests.support.logs import files_made
 
 
 def record(headers: Table | None = None, **properties: object) -> Record:
@@ -143,6 +144,7 @@ def test_the_copy_comes_into_the_log_with_the_end_of_its_original(tmp_path: Path
 def copy(world: World, folder: Path) -> Path:
     """The data as a crash would leave it now."""
     kept = folder / f"after-{len(list(folder.iterdir()))}"
+    files_made(world.log)
     shutil.copytree(world.folder, kept)
     return kept
 

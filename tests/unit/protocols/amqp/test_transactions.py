@@ -11,6 +11,7 @@ from pamqp.commands import Basic, Tx
 
 from penstock.protocols.amqp.options import AmqpOptions
 from tests.support.amqp_session import Client, World
+from tests.support.logs import files_made
 
 
 @pytest.fixture
@@ -198,6 +199,7 @@ def test_a_commit_is_whole_after_a_crash(tx: Client, world: World, tmp_path: Pat
     tx.call(1, Basic.Cancel("c"), Basic.CancelOk)
     world.log.flush()
     before, after = tmp_path / "before", tmp_path / "after"
+    files_made(world.log)
     shutil.copytree(world.folder, before, ignore=shutil.ignore_patterns("before", "after"))
     tx.call(1, Tx.Commit(), Tx.CommitOk)
     shutil.copytree(world.folder, after, ignore=shutil.ignore_patterns("before", "after"))

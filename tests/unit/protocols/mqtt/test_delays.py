@@ -10,6 +10,7 @@ import pytest
 from penstock.protocols.mqtt.publishing.delays import Delay, DelayRefused, read_delay
 from penstock.router.messages.delayed import HORIZON_MS
 from tests.reference import mqtt_frames as f
+from tests.support.logs import files_made
 from tests.support.mqtt import Gateway, Peer
 
 WALL = 1_700_000_000_000
@@ -235,6 +236,7 @@ def test_a_crash_while_a_will_goes_out_neither_loses_nor_repeats_it(gateway: Gat
     while cuts[-1] < segment.end:
         cuts.append(cuts[-1] + int.from_bytes(raw[cuts[-1] : cuts[-1] + 4], "little"))
     assert len(cuts) == 3, "one unit of two batches"
+    files_made(gateway.log)
     for i, cut in enumerate(cuts):
         folder = tmp_path / str(i)
         shutil.copytree(gateway.folder, folder)

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.support.brokers import Gateway
 
-__all__ = ["HOSTILE", "PAGES", "publish", "sign_in"]
+__all__ = ["HOSTILE", "PAGES", "leave", "publish", "sign_in"]
 
 HOSTILE = "<img src=x onerror=alert(1)>{{7*7}}${7*7}\u202egnp"
 """A tag that runs a script, braces of templates, a mark that turns text around."""
@@ -35,3 +35,8 @@ def publish(gateway: Gateway, queue: str, *bodies: bytes, headers: dict[str, str
         channel.confirm_delivery()
         for body in bodies:
             channel.basic_publish("", queue, body, pika.BasicProperties(headers=headers), mandatory=True)
+
+
+def leave(page: Page) -> None:
+    """Leave the console: a page that is looked at asks for things again, also when the test deletes them."""
+    page.goto("about:blank")

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support.brokers import Gateway
 from tests.support.browser import obstacles, watched_page
-from tests.support.console import HOSTILE, PAGES, publish, sign_in
+from tests.support.console import HOSTILE, PAGES, leave, publish, sign_in
 from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
@@ -99,6 +99,7 @@ def test_each_page_as_each_tag(gateway: Gateway, page: Page, api: Api, unique: s
     expect(page.get_by_role("button", name="Add a policy")).to_have_count(int(tag == "policymaker"))
     page.goto("/#/users")
     expect(page.get_by_text("There is no such page, or your user may not see it.")).to_be_visible()
+    leave(page)
     assert api.status("DELETE", f"users/{unique}") == 204
 
 
@@ -155,6 +156,7 @@ def test_hostile_names_are_shown_as_they_are(gateway: Gateway, page: Page, api: 
         shows("#/queues")
     client.disconnect()
     client.loop_stop()
+    leave(page)
     for path in (
         f"queues/%2F/{encoded}",
         f"queues/%2F/{encoded}s",

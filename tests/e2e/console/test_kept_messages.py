@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.support.brokers import Gateway
 from tests.support.browser import obstacles
-from tests.support.console import HOSTILE, sign_in
+from tests.support.console import HOSTILE, leave, sign_in
 from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
@@ -49,6 +49,7 @@ def test_a_delayed_message_is_listed_and_deleted(gateway: Gateway, page: Page, a
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(rows).to_have_count(2)
     expect(rows.nth(1)).to_contain_text(hostile)
+    leave(page)
     assert api.status("DELETE", f"vhosts/{vhost}") == 204
 
 
@@ -65,6 +66,7 @@ def test_delayed_messages_are_cut_into_pages(gateway: Gateway, page: Page, api: 
     expect(page.get_by_role("button", name="Next")).to_be_disabled()
     page.get_by_role("button", name="First").click()
     expect(region).not_to_contain_text("last")
+    leave(page)
     assert api.status("DELETE", f"vhosts/{vhost}") == 204
 
 
@@ -88,6 +90,7 @@ def test_a_retained_message_is_listed_and_cleared(gateway: Gateway, page: Page, 
     page.get_by_role("dialog").get_by_role("button", name="Clear").click()
     expect(page.get_by_role("status")).to_contain_text("0 of 1")
     assert [one["name"] for one in api.get(f"retained/{vhost}")] == ["a/other", "b"]
+    leave(page)
     assert api.status("DELETE", f"vhosts/{vhost}") == 204
 
 
@@ -108,5 +111,6 @@ def test_a_user_who_may_only_read_sees_no_button(gateway: Gateway, page: Page, a
         expect(page.get_by_role("heading", level=1)).to_contain_text(name)
         expect(page.get_by_text("Loading …")).to_have_count(0)
         expect(page.get_by_role("region", name=f"{name} messages")).to_have_count(0)
+    leave(page)
     assert api.status("DELETE", f"users/{vhost}") == 204
     assert api.status("DELETE", f"vhosts/{vhost}") == 204

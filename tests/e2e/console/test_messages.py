@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.support.brokers import Gateway
 from tests.support.browser import obstacles, watched_page
-from tests.support.console import HOSTILE, publish, sign_in
+from tests.support.console import HOSTILE, leave, publish, sign_in
 from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
@@ -47,6 +47,7 @@ def test_search_finds_in_pieces_stops_and_goes_on(
     page.goto("/#/overview")
     page.goto(address)  # a link that was sent
     expect(page.get_by_role("status")).to_contain_text("Done: 100 %, 1 found")
+    leave(page)
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
 
 
@@ -116,6 +117,7 @@ def test_a_message_shows_its_path(gateway: Gateway, page: Page, api: Api, unique
     expect(page.get_by_role("region", name="Deaths")).to_contain_text("rejected")
     assert obstacles(page) == []
     assert api.status("PUT", "recording", {"kinds": [], "for_s": 0}) == 200
+    leave(page)
     for name in (unique, f"{unique}d"):
         assert api.status("DELETE", f"queues/%2F/{name}") == 204
 
@@ -130,6 +132,7 @@ def test_recording_is_offered_to_administrators(page: Page, api: Api, gateway: G
     page.get_by_role("region", name="Messages").get_by_role("link").click()
     expect(page.get_by_text("The gateway does not record what happens to messages.")).to_be_visible()
     expect(page.get_by_role("button", name="Record for 10 minutes")).to_have_count(0)
+    leave(page)
     assert api.status("DELETE", f"users/{unique}") == 204
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
 
@@ -158,6 +161,7 @@ def test_a_slider_counts_and_replays(gateway: Gateway, page: Page, api: Api, uni
     assert api.get(f"queues/%2F/{unique}")["messages_ready"] == 7
     page.goto("/#/replay?of=exchange&exchange=amq.topic&key=nothing")
     expect(page.get_by_role("status")).to_have_text("0 messages")
+    leave(page)
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
 
 
@@ -179,5 +183,6 @@ def test_a_user_without_queues_of_their_own_sees_no_replay(
     page.get_by_label("Name of the queue").fill(unique)
     page.get_by_role("dialog").get_by_role("button", name="Replay into a new queue").click()
     expect(page.get_by_role("heading", name=f"Queue {unique}")).to_be_visible()
+    leave(page)
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
     assert api.status("DELETE", f"users/{unique}") == 204

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support.brokers import Gateway
 from tests.support.browser import watched_page
-from tests.support.console import publish, sign_in
+from tests.support.console import leave, publish, sign_in
 from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
@@ -43,6 +43,7 @@ def test_a_list_is_filtered_sorted_and_paged_by_its_address(page: Page, api: Api
     expect(region.get_by_role("row").nth(1)).to_contain_text(names[-1])
     page.go_back()
     expect(page.get_by_text("Messages per second")).to_be_visible()
+    leave(page)
     assert api.status("DELETE", f"vhosts/{unique}") == 204
 
 
@@ -118,6 +119,7 @@ def test_an_exchange_is_made_bound_and_published_to(page: Page, api: Api, unique
     page.get_by_role("button", name="Unbind").click()
     page.get_by_role("dialog").get_by_role("button", name="Unbind").click()
     expect(page.get_by_role("region", name="Bindings from here")).to_have_count(0)
+    leave(page)
     assert api.status("DELETE", f"exchanges/%2F/{unique}") == 204
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
 
@@ -148,6 +150,7 @@ def test_a_redrive_moves_what_the_preview_listed(gateway: Gateway, page: Page, a
     )
     kept = {one["payload"]: "x-death" in (one["properties"] or {}).get("headers", {}) for one in left.json()}
     assert kept == {"three": True, "one": False, "two": False}
+    leave(page)
     for name in (unique, dead):
         assert api.status("DELETE", f"queues/%2F/{name}") == 204
 
@@ -182,6 +185,7 @@ def test_messages_and_log_lines_are_followed_as_they_come(
         page.get_by_role("button", name="Follow").click()
     assert api.status("PUT", f"queues/%2F/{unique}", {}) == 201
     expect(page.get_by_role("row").filter(has_text=unique)).to_contain_text("queue.declare")
+    leave(page)
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
 
 
@@ -258,4 +262,5 @@ def test_a_user_gets_rights_and_a_policy_is_changed(
     row.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(row).to_have_count(0)
+    leave(page)
     assert api.status("DELETE", f"users/{unique}") == 204

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.support.brokers import Gateway
 from tests.support.browser import obstacles
-from tests.support.console import sign_in
+from tests.support.console import leave, sign_in
 from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
@@ -44,6 +44,7 @@ def test_where_a_message_would_go_and_who_may(page: Page, api: Api, unique: str)
     expect(page.get_by_text("Allowed", exact=True)).to_be_visible()
     expect(page.get_by_role("listitem").filter(has_text="^amq[.]topic$")).to_contain_text("allows it")
     assert obstacles(page) == []
+    leave(page)
     assert api.status("DELETE", f"users/{unique}") == 204
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
 
@@ -76,4 +77,5 @@ def test_webhooks_and_the_audit_trail(gateway: Gateway, page: Page, api: Api, un
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert obstacles(page) == []
     assert httpx.delete(base, auth=("guest", "guest"), timeout=120).status_code == 204
+    leave(page)
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.support.brokers import Gateway, free_port
 from tests.support.browser import watched_page
 from tests.support.certificates import Authority
-from tests.support.console import publish, sign_in
+from tests.support.console import leave, publish, sign_in
 from tests.support.management import SETTINGS, Api
 
 pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
@@ -129,4 +129,5 @@ def test_everything_by_keyboard(gateway: Gateway, page: Page, api: Api, unique: 
     tab_to("Look at messages")
     page.keyboard.press("Enter")
     expect(page.get_by_text("seen by keyboard")).to_be_visible()
+    leave(page)
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204

@@ -16,7 +16,7 @@ from socket import MSG_DONTWAIT
 
 from bench.cpu import cpu_seconds, resident_bytes
 from bench.kafka import HEAP, jars
-from bench.load_amqp import Client, message
+from bench.load_amqp import Client, confirmed, message
 from bench.report import machine
 from penstock.config import Config
 from tests.support.cluster import Node, make_nodes, start_brokers, wait_for_owner
@@ -31,13 +31,15 @@ def fill(node: Node, nbytes: int) -> None:
     client.declare("q", durable=True)
     client.call(85, 10, b"\0", 11)
     chunk = message("q", SIZE, durable=True) * 16
+    answered, rest = 0, b""
     for sent in range(0, nbytes, 16 * SIZE):
         client.socket.sendall(chunk)
         with suppress(BlockingIOError):
-            client.socket.recv(1 << 16, MSG_DONTWAIT)
+            answered, rest = confirmed(rest + client.socket.recv(1 << 16, MSG_DONTWAIT), answered)
         if sent % (1 << 30) == 0:
             print(f"{sent / 2**30:.0f} GiB are published", flush=True)
-    client.declare("q", durable=True, passive=True)  # answered behind all of them
+    while answered < nbytes // SIZE:
+        answered, rest = confirmed(rest + client.socket.recv(1 << 16), answered)
     client.close()
 
 

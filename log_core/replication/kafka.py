@@ -398,7 +398,7 @@ class _Follower:
                 "fetch.wait.max.ms": 25,
                 "fetch.error.backoff.ms": 50,
                 "fetch.message.max.bytes": 8 * 1024 * 1024,
-                "queued.max.messages.kbytes": 65536,
+                "queued.max.messages.kbytes": 32768,
                 "check.crcs": False,
             }
         )

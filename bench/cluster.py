@@ -188,9 +188,9 @@ def main() -> int:
         for system in options.only.split(","):
             found[system] = SYSTEMS[system](folder, options)
             print(f"{system}: {found[system].per_s:,.0f}/s", flush=True)
-        versions = f"penstock {Gateway(folder / 'any').version()}, kafka {VERSION}"
-    library = confluent_kafka.libversion()[0]
-    print(f"{versions}, librdkafka {library}, rabbitmq {RabbitMQ(Path(name)).version()}")
+        gateway, peer = Gateway(folder / "any"), RabbitMQ(folder / "peer")
+        versions = f"penstock {gateway.version()}, kafka {VERSION}, rabbitmq {peer.version()}"
+    print(f"{versions}, librdkafka {confluent_kafka.libversion()[0]}")
     print("\n".join(lines(found)))
     return 0
 

@@ -128,6 +128,7 @@ def _the_same_payload(one: bytes | None, other: bytes) -> None:
 
 
 @given(_KEYS, _BLOCKS, st.binary(max_size=300), _TELLS)
+@example(join_key_block("", "q"), encode_properties({"cluster_id": "amqp-1.0"}), b"", {})
 def test_a_record_is_delivered_as_python_delivers_it(
     key: bytes, block: bytes, body: bytes, told: dict[str, Any]
 ) -> None:

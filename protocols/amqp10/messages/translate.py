@@ -343,7 +343,7 @@ def _views(properties: Table, headers: Table) -> dict[int, Any]:
     """The sections that properties of 0-9-1 stand for, those that are not empty."""
     annotations: dict[v.Symbol, Any] = {}
     for name, field in _BASIC.items():
-        if field in properties and properties[field] != BODY_TYPE:
+        if field in properties and (field, properties[field]) != ("type", BODY_TYPE):
             annotations[v.Symbol(name)] = valid(properties[field])
     application: dict[str, Any] = {}
     for name, value in headers.items():

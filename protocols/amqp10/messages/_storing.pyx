@@ -254,16 +254,24 @@ cdef bint is_reserved(const Simple* name) noexcept:
     )
 
 
+cdef Py_ssize_t begin_entries(const uint8_t* p, Py_ssize_t n, Compound* entries, Parts* parts) noexcept:
+    # The bytes of a section that is a map of at most ENTRIES_MAX entries; -1: it is another one.
+    cdef Py_ssize_t whole = read_compound(p, n, True, entries)
+    if whole < 0 or entries.count > 2 * ENTRIES_MAX:
+        return -1
+    if entries.count == 0 or not entries.shortest:
+        parts.same = False
+    return whole
+
+
 cdef Py_ssize_t read_annotations(const uint8_t* p, Py_ssize_t n, Parts* parts) except -2:
     cdef Compound entries
     cdef Text keys[ENTRIES_MAX]
     cdef Simple key, value
     cdef uint32_t i
-    cdef Py_ssize_t size, whole = read_compound(p, n, True, &entries)
-    if whole < 0 or entries.count > 2 * ENTRIES_MAX:
+    cdef Py_ssize_t size, whole = begin_entries(p, n, &entries, parts)
+    if whole < 0:
         return -1
-    if entries.count == 0 or not entries.shortest:
-        parts.same = False
     p = entries.p
     for i in range(entries.count // 2):
         size = next_entry(p, entries.end, keys, i, &key, &value)
@@ -289,11 +297,9 @@ cdef Py_ssize_t read_application(const uint8_t* p, Py_ssize_t n, Parts* parts) e
     cdef Text keys[ENTRIES_MAX]
     cdef Simple key, value
     cdef uint32_t i
-    cdef Py_ssize_t size, whole = read_compound(p, n, True, &entries)
-    if whole < 0 or entries.count > 2 * ENTRIES_MAX:
+    cdef Py_ssize_t size, whole = begin_entries(p, n, &entries, parts)
+    if whole < 0:
         return -1
-    if entries.count == 0 or not entries.shortest:
-        parts.same = False
     p = entries.p
     for i in range(entries.count // 2):
         size = next_entry(p, entries.end, keys, i, &key, &value)

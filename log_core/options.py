@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
-__all__ = ["LogOptions"]
+__all__ = ["FIXED", "LogOptions"]
 
 MIB: Final = 1024 * 1024
 GIB: Final = 1024 * MIB
+
+FIXED: Final[Mapping[str, bool]] = {"fixed": True}
+"""Marks an option that the configuration does not have: only tests set it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +43,11 @@ class LogOptions:
     """Of zstd, for segments that are rewritten; 0 = not compressed."""
     min_free_bytes: int = 512 * MIB
     """Publishers are stopped while the file system has less free space."""
-    max_unsynced_bytes: int = 64 * MIB
+    max_unsynced_bytes: int = field(default=64 * MIB, metadata=FIXED)
     """Publishers are held back while more than this waits for the disk; they go on at half of it."""
     scrub_bytes_per_s: int = 8 * MIB
     """How fast closed segments are read again to find damage; 0: never."""
-    scrub_each_s: float = 7 * 86400.0
+    scrub_each_s: float = field(default=7 * 86400.0, metadata=FIXED)
     """How often each closed segment is read again."""
     salvage: bool = False
     """Start on a damaged log: keep what can be read, list what cannot."""

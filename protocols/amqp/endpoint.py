@@ -49,8 +49,6 @@ class AmqpConfig(Protocol):
     @property
     def max_message_bytes(self) -> int: ...
     @property
-    def handshake_timeout_s(self) -> float: ...
-    @property
     def allow_anonymous(self) -> Literal["loopback"] | bool: ...
 
 
@@ -154,10 +152,9 @@ async def serve(
         channel_max=amqp.channel_max,
         heartbeat_s=amqp.heartbeat_s,
         max_message_bytes=amqp.max_message_bytes,
-        handshake_timeout_s=amqp.handshake_timeout_s,
         allow_anonymous=amqp.allow_anonymous,
     )
-    context = wire(broker, server, loop, shared, logger, login_timeout_s=options.handshake_timeout_s)
+    context = wire(broker, server, loop, shared, logger)
 
     def connection() -> Connection:
         return SpokenConnection(context, lambda one: Amqp091(one, broker, options, other))

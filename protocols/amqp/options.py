@@ -22,6 +22,5 @@ class AmqpOptions:
     channel_max: int = 2047
     heartbeat_s: int = 60
     max_message_bytes: int = 128 << 20
-    handshake_timeout_s: float = 10.0
     allow_anonymous: Literal["loopback"] | bool = False
     """Whether peers may be the default user without a password: those of this machine, or all."""

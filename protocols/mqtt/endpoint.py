@@ -452,8 +452,7 @@ async def serve(
         loop,
         shared,
         logger,
-        login_timeout_s=options.connect_timeout_s,
-        greeting_timeout_s=options.connect_timeout_s,
+        greeting_timeout_s=server.login_timeout_s,
     )
     if options.acl_file:
         broker.authorizer.topic_guard = AclFile.read(options.acl_file, broker.users.default_user)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-__all__ = ["MqttOptions"]
+__all__ = ["TOPIC_LEVELS_MAX", "MqttOptions"]
+
+TOPIC_LEVELS_MAX: Final = 128
+"""Levels of a topic or filter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +48,6 @@ class MqttOptions:
     """Whose a session is: its user's alone, or everybody's who comes with its client id."""
     session_expiry_max_s: int = 604800
     """How long a session outlives its connection at most."""
-    max_topic_levels: int = 128
-    """Levels of a topic or filter."""
     max_queued_messages: int = 0
     """Messages that wait for one session at most; 0 = any number."""
     max_lag_bytes: int = 128 << 20
@@ -80,7 +81,5 @@ class MqttOptions:
     """Configuration file of amqtt whose plugins authorize clients; "" = none."""
     amqtt_user: str = ""
     """The user whose rights those have that such plugins let in; "" = the default user."""
-    connect_timeout_s: float = 10.0
-    """Time to send a complete CONNECT and be logged in."""
     keepalive_max_s: int = 0
     """The longest keep-alive granted to 5.0 clients; 0 = what they ask for."""

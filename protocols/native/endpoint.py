@@ -227,7 +227,7 @@ async def serve(
 
     """
     shared = shared or ProcessContext()
-    context = wire(broker, server, loop, shared, logger, login_timeout_s=options.login_timeout_s)
+    context = wire(broker, server, loop, shared, logger)
 
     def connection() -> NativeConnection:
         return NativeConnection(context, broker, options)

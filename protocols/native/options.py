@@ -31,7 +31,5 @@ class NativeOptions:
     """The largest frame taken; a batch is one frame."""
     max_unacked: int = 50_000
     """Deliveries that one consumer may have out."""
-    login_timeout_s: float = 10.0
-    """Time to be logged in."""
     heartbeat_s: float = 30.0
     """A connection that was silent for so long is asked whether it is there, and closed after twice that."""

@@ -80,6 +80,10 @@ class ServerOptions(Protocol):
         """Of each front end; 0: no limit."""
 
     @property
+    def login_timeout_s(self) -> float:
+        """`Limits.login_timeout_s`."""
+
+    @property
     def output_stuck_s(self) -> float:
         """`Limits.output_stuck_s`."""
 
@@ -91,13 +95,14 @@ def wire(
     shared: ProcessContext,
     logger: logging.Logger,
     *,
-    login_timeout_s: float,
+    login_timeout_s: float | None = None,
     greeting_timeout_s: float = 5.0,
 ) -> ConnectionContext:
-    """The wiring of a front end's connections; see `Limits` for the times."""
+    """The wiring of a front end's connections; see `Limits` for the times. None: the server's option."""
+    login_s = server.login_timeout_s if login_timeout_s is None else login_timeout_s
     limits = Limits(
-        greeting_timeout_s=min(greeting_timeout_s, login_timeout_s),
-        login_timeout_s=login_timeout_s,
+        greeting_timeout_s=min(greeting_timeout_s, login_s),
+        login_timeout_s=login_s,
         output_high_bytes=server.output_buffer_bytes,
         output_stuck_s=server.output_stuck_s,
     )

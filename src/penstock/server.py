@@ -613,4 +613,5 @@ def _http_options(config: Config, log: Log, replica: Replica | None) -> http.Htt
 
 def _options(kind: type[Any], section: object) -> Any:
     """The options class of a layer, filled from the section of the configuration with the same keys."""
-    return kind(**{option.name: getattr(section, option.name) for option in option_fields(kind)})
+    named = [option.name for option in option_fields(kind) if "fixed" not in option.metadata]
+    return kind(**{name: getattr(section, name) for name in named})

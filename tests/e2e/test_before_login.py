@@ -35,9 +35,7 @@ def login(size: int) -> bytes:
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     settings = {
-        "amqp.handshake_timeout_s": "1",
-        "mqtt.connect_timeout_s": "1",
-        "native.login_timeout_s": "1",
+        "server.login_timeout_s": "1",
         "native.listen": "127.0.0.1:0",
         "mqtt.ws_listen": "127.0.0.1:0",
         "server.output_buffer_bytes": "16KiB",

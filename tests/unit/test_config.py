@@ -18,7 +18,7 @@ from penstock.config.kinds import BadValue, Count, Seconds
 from penstock.config.render import MASK, reference, schema, show
 from penstock.config.sources import Option, all_options
 from penstock.errors import ConfigError, ConfigErrors
-from penstock.log_core.options import LogOptions
+from penstock.log_core.options import FIXED, LogOptions
 from penstock.protocols.mqtt.options import MqttOptions
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +48,7 @@ def test_the_sections_are_those_of_the_design() -> None:
 @each_option()
 def test_every_option_has_a_text(option: Option) -> None:
     assert option.doc.endswith("."), "a sentence for the reference page"
+    assert option.when and not option.when.endswith("."), "the end of 'change it when ...'"
     assert option.kind.range()
 
 
@@ -122,6 +123,8 @@ def test_the_section_log_has_the_keys_and_defaults_of_the_log_core() -> None:
     assert theirs.pop("min_free_bytes") == 512 * 2**20
     for quota in ("max_backlog_bytes", "max_backlog_bytes_reject", "max_backlog_bytes_evict"):
         assert mine.pop(quota) == 0, "the router's: it knows queues"
+    for fixed in (one.name for one in dataclasses.fields(LogOptions) if one.metadata == FIXED):
+        del theirs[fixed]
     assert mine == theirs
 
 
@@ -227,7 +230,7 @@ def test_a_file_sets_every_kind_of_value(tmp_path: Path) -> None:
         ("log.segment_bytes=2097152", "segment_bytes", 2**21),
         ("log.traffic_retention_s=7d", "traffic_retention_s", 604800.0),
         ("mqtt.session_expiry_max_s=2h", "session_expiry_max_s", 7200),
-        ("mqtt.connect_timeout_s=500ms", "connect_timeout_s", 0.5),
+        ("server.login_timeout_s=500ms", "login_timeout_s", 0.5),
         ("log.salvage=true", "salvage", True),
         ("mqtt.allow_anonymous=true", "allow_anonymous", True),
         ("mqtt.allow_anonymous=loopback", "allow_anonymous", "loopback"),
@@ -399,7 +402,7 @@ def test_the_schema_describes_every_option() -> None:
     sections = json.loads(schema())["properties"]
     for option in OPTIONS:
         described = sections[option.section]["properties"][option.key]
-        assert described["description"] == option.doc
+        assert described["description"] == f"{option.doc} Change it when: {option.when}."
         assert described["default"] == option.kind.plain(option.default)
     assert all(section["additionalProperties"] is False for section in sections.values())
 

@@ -62,6 +62,5 @@ class Context:
     """The same, for one who has a certificate of its own."""
     resolve: Resolve
     origin: str
-    window_bytes: int
     on_attempt: list[Callable[[str, str, dict[str, Any]], None]] = field(default_factory=list)
     """Called with the vhost, the webhook's name and the entry of the delivery log, for each request."""

@@ -32,6 +32,7 @@ _PROBE_FIRST_S: Final = 1.0
 _PROBE_MAX_S: Final = 300.0
 _RETRY_AFTER_MAX_S: Final = 86_400.0
 _WINDOW: Final = 10_000
+_WINDOW_BYTES: Final = 16 << 20
 _RESERVE: Final = 64
 """Messages ready to be sent that it likes to have."""
 
@@ -89,11 +90,8 @@ class Verdict:
 class Endpoint:
     """See the module."""
 
-    def __init__(
-        self, settings: Settings, *, window_bytes: int, chance: Callable[[], float] = random.random
-    ) -> None:
+    def __init__(self, settings: Settings, *, chance: Callable[[], float] = random.random) -> None:
         self._settings = settings
-        self._window_bytes = window_bytes
         self._chance = chance
         self._lanes: dict[str, _Lane] = {}
         self._ready: deque[_Lane] = deque()
@@ -132,7 +130,7 @@ class Endpoint:
 
         Messages that wait for their next attempt are held beside these, up to a limit.
         """
-        if self.held >= _WINDOW or self.held_bytes >= self._window_bytes or now_s < self._rest_until_s:
+        if self.held >= _WINDOW or self.held_bytes >= _WINDOW_BYTES or now_s < self._rest_until_s:
             return 0
         reserve = max(_RESERVE, 2 * self.concurrency * self._settings.batch.max_messages)
         waiting = self.held if self._settings.ordering == "strict" else len(self._ready)

@@ -25,8 +25,6 @@ class WebhookOptions:
     """The key that secrets are sealed with in the log; "" = they lie there as they are."""
     origin: str = ""
     """The origin that receivers are asked by the handshake to allow; "" = the name of this machine."""
-    max_window_bytes: int = 16 << 20
-    """Bodies that one webhook holds in memory."""
 
     def guard(self) -> Guard:
         """The rules for addresses."""

@@ -71,7 +71,6 @@ class Webhooks:
             options.tls,
             resolve,
             options.origin or socket.gethostname(),
-            options.max_window_bytes,
         )
         self.on_attempt = self._context.on_attempt
         self._workers: dict[tuple[str, str], Worker] = {}

@@ -53,7 +53,6 @@ class Delivery:
         *,
         window: int,
         skip_qos0_before: int,
-        levels_max: int,
         send_pubrels: Callable[[list[int]], None],
         cancelled: Callable[[str], None],
     ) -> None:
@@ -67,7 +66,6 @@ class Delivery:
             properties: Of CONNECT.
             window: Messages of QoS 1 and 2 that may be under way, [1, 65535].
             skip_qos0_before: Messages of QoS 0 below this position are not for the client: it was away.
-            levels_max: Of a topic filter.
             send_pubrels: Sends PUBREL for these packet ids, whose row has been put.
             cancelled: Called when the queue is gone.
 
@@ -98,7 +96,7 @@ class Delivery:
         self._loading = False
         self._retained = RetainedDelivery(client, deliverer, again)
         self._is_filtered = False
-        self.replays = Replays(host, client, version, deliverer.max_packet, levels_max)
+        self.replays = Replays(host, client, version, deliverer.max_packet)
         """The replays that the client reads."""
         self.subscribed()
 

@@ -58,12 +58,11 @@ def is_replay(topic: str) -> bool:
 class Replays:
     """Those of one connection."""
 
-    def __init__(self, host: Host, client: Client, version: int, max_packet: int, levels_max: int) -> None:
+    def __init__(self, host: Host, client: Client, version: int, max_packet: int) -> None:
         self._host = host
         self._client = client
         self._version = version
         self._max_packet = max_packet
-        self._levels_max = levels_max
         self._all: dict[str, Replay] = {}
 
     def subscribe(self, line: Filter, identifier: int) -> int:
@@ -77,7 +76,7 @@ class Replays:
             since = None
         if since is None or is_shared(topic_filter) or is_replay(topic_filter):
             return reasons.TOPIC_FILTER_INVALID
-        if refusal := refusal_of(topic_filter, self._levels_max):
+        if refusal := refusal_of(topic_filter):
             return refusal
         if is_sys(topic_filter):
             return reasons.NOT_AUTHORIZED  # its messages are nobody's history

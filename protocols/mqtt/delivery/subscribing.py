@@ -67,7 +67,7 @@ def subscribe(
             if is_replay(line.topic):
                 results.append(replays.subscribe(line, packet.subscription_id))
                 continue
-            refusal = refusal_of(line.topic, options.max_topic_levels)
+            refusal = refusal_of(line.topic)
             if refusal:
                 results.append(refusal)
                 continue
@@ -118,7 +118,7 @@ def restore(
                     split_shared(line.topic)
             except MqttError as error:
                 raise Violation(f"'{line.topic}': {error.message}") from error
-            if refusal_of(line.topic, options.max_topic_levels) or is_replay(line.topic):
+            if refusal_of(line.topic) or is_replay(line.topic):
                 raise Violation(f"'{line.topic}' is no filter that a session can keep")
             if len(client.subscriptions) >= FILTERS_MAX:
                 raise Violation(f"a session has {FILTERS_MAX} filters at most")

@@ -25,7 +25,7 @@ from penstock.protocols.mqtt.codec._scan import Scanner
 from penstock.protocols.mqtt.codec.reason_strings import ReasonStrings, refusal
 from penstock.protocols.mqtt.codec.reasons import MqttError, Violation
 from penstock.protocols.mqtt.delivery.delivery import Delivery
-from penstock.protocols.mqtt.options import MqttOptions
+from penstock.protocols.mqtt.options import TOPIC_LEVELS_MAX, MqttOptions
 from penstock.protocols.mqtt.session.connecting import Accepted
 from penstock.protocols.mqtt.session.host import Host
 from penstock.protocols.mqtt.session.opening import State
@@ -216,7 +216,7 @@ class Session(Serving):
         # 3.x has no word for a receive maximum, so its clients cannot be held to one.
         scanner.receive_maximum = options.receive_maximum if v5 else 65535
         scanner.alias_maximum = options.topic_alias_maximum if v5 else 0
-        scanner.max_levels = options.max_topic_levels
+        scanner.max_levels = TOPIC_LEVELS_MAX
         scanner.persistent = client.persistent
         scanner.stop_publishes = self._stops_publishes
         scanner.origin = client.number
@@ -239,7 +239,6 @@ class Session(Serving):
             properties,
             window=min(properties.get("receive_maximum", 65535), options.max_inflight),
             skip_qos0_before=skip_qos0_before,
-            levels_max=options.max_topic_levels,
             send_pubrels=self._send_pubrels,
             cancelled=self._cancelled,
         )

@@ -9,6 +9,7 @@ from typing import Final
 
 from penstock.protocols.mqtt.codec import reasons
 from penstock.protocols.mqtt.codec.reasons import Malformed
+from penstock.protocols.mqtt.options import TOPIC_LEVELS_MAX
 from penstock.protocols.mqtt.subscriptions.shared import filter_of
 from penstock.router.names import wildcards_are_alone
 
@@ -52,9 +53,9 @@ def check_filter(topic_filter: str) -> None:
         raise Malformed("a wildcard that is not alone in its level")
 
 
-def refusal_of(topic_filter: str, levels_max: int) -> int:
+def refusal_of(topic_filter: str) -> int:
     """Why a filter that is one is not served, as a reason code; 0 = it is."""
-    if filter_of(topic_filter).count("/") + 1 > levels_max:
+    if filter_of(topic_filter).count("/") + 1 > TOPIC_LEVELS_MAX:
         return reasons.TOPIC_FILTER_INVALID
     return 0
 

@@ -103,9 +103,17 @@ class Address(NamedTuple):
         return cls(host, int(port))
 
 
-def option(kind: Kind, doc: str, *, secret: bool = False) -> dict[str, object]:
-    """The metadata of one option; `secret` values are masked whenever they are shown."""
-    return {"kind": kind, "doc": doc, "secret": secret}
+def option(kind: Kind, doc: str, *, when: str, secret: bool = False) -> dict[str, object]:
+    """The metadata of one option.
+
+    Args:
+        kind: The values it takes.
+        doc: The effect, in whole sentences.
+        when: The situation in which a user sets it, as the end of "change it when ...".
+        secret: Whether its values are masked whenever they are shown.
+
+    """
+    return {"kind": kind, "doc": doc, "when": when, "secret": secret}
 
 
 class Kind(ABC):

@@ -37,7 +37,7 @@ def schema() -> str:
     for section in dataclasses.fields(Config):
         keys = {
             option.key: {
-                "description": option.doc,
+                "description": f"{option.doc} Change it when: {option.when}.",
                 "default": option.kind.plain(option.default),
                 **option.kind.schema(),
             }
@@ -71,7 +71,7 @@ def reference() -> str:
     lines = [_PREAMBLE]
     for section in dataclasses.fields(Config):
         lines += [f"## `[{section.name}]`", "", _about(section), ""]
-        lines += ["| key | default | values | unit | what it does |", "|---|---|---|---|---|"]
+        lines += ["| key | default | values | unit | effect | change it when |", "|---|---|---|---|---|---|"]
         for option in all_options():
             if option.section == section.name:
                 cells = (
@@ -80,6 +80,7 @@ def reference() -> str:
                     option.kind.range(),
                     option.kind.unit,
                     option.doc,
+                    option.when,
                 )
                 lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines.append("")

@@ -36,6 +36,7 @@ class Option:
     default: object
     kind: Kind
     doc: str
+    when: str
     secret: bool
 
     @property
@@ -61,7 +62,15 @@ def all_options() -> Iterator[Option]:
     for section in dataclasses.fields(Config):
         for item in dataclasses.fields(section_type(section)):
             about = item.metadata
-            yield Option(section.name, item.name, item.default, about["kind"], about["doc"], about["secret"])
+            yield Option(
+                section.name,
+                item.name,
+                item.default,
+                about["kind"],
+                about["doc"],
+                about["when"],
+                about["secret"],
+            )
 
 
 def load(

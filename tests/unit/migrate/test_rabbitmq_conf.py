@@ -87,7 +87,7 @@ def test_no_setting_of_rabbitmqs_schemas_is_unknown(tmp_path: Path) -> None:
         ("vm_memory_high_watermark.absolute = 2GiB", {"server.memory_high_watermark": 2 << 30}),
         ("disk_free_limit.absolute = 500M", {"log.min_free_bytes": 500 << 20}),
         ("heartbeat = 30\nframe_max = 0", {"amqp.heartbeat_s": 30, "amqp.frame_max": 16 << 20}),
-        ("handshake_timeout = 5000", {"amqp.handshake_timeout_s": 5.0}),
+        ("handshake_timeout = 5000", {"server.login_timeout_s": 5.0}),
         ("mqtt.subscription_ttl = 86400000", {"mqtt.session_expiry_max_s": 86_400}),
         ("log.console.level = critical", {"server.log_level": "error"}),
         ("default_user = ann\ndefault_user = bob", {"auth.default_user": "bob"}),

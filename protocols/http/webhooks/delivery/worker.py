@@ -92,7 +92,7 @@ class Worker:
         self._running = False
 
     def _new_endpoint(self) -> Endpoint:
-        endpoint = Endpoint(self.webhook.settings, window_bytes=self._context.window_bytes)
+        endpoint = Endpoint(self.webhook.settings)
         endpoint.pace_s = self.webhook.pace_s
         return endpoint
 

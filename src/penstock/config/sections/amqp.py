@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from penstock.config.kinds import KIB, MIB, Bytes, Choice, Count, Listen, Seconds, WholeSeconds, option
+from penstock.config.kinds import KIB, MIB, Bytes, Choice, Count, Listen, WholeSeconds, option
 from penstock.config.sections.listener import TlsListener
 
 __all__ = ["Amqp"]
@@ -16,12 +16,17 @@ class Amqp(TlsListener):
     """AMQP 0-9-1."""
 
     listen: str = field(
-        default="127.0.0.1:5672", metadata=option(Listen(), "Address for AMQP 0-9-1 clients.")
+        default="127.0.0.1:5672",
+        metadata=option(
+            Listen(), "Address for AMQP 0-9-1 clients.", when='clients run on other machines ("0.0.0.0:5672")'
+        ),
     )
     tls_listen: str = field(
         default="",
         metadata=option(
-            Listen(), "Address for AMQP 0-9-1 clients with TLS, usually port 5671; needs tls.cert_file."
+            Listen(),
+            "Address for AMQP 0-9-1 clients with TLS, usually port 5671; needs tls.cert_file.",
+            when='clients use TLS ("0.0.0.0:5671")',
         ),
     )
     frame_max: int = field(
@@ -29,27 +34,29 @@ class Amqp(TlsListener):
         metadata=option(
             Bytes(4 * KIB, 16 * MIB),
             "The largest frame offered to clients, who may ask for less.",
+            when="a client asks for larger frames",
         ),
     )
     channel_max: int = field(
         default=2047,
-        metadata=option(Count(1, 65535), "The most channels per connection offered to clients."),
+        metadata=option(
+            Count(1, 65535),
+            "The most channels per connection offered to clients.",
+            when="one connection needs more channels, or a fault in a client opens too many",
+        ),
     )
     heartbeat_s: int = field(
         default=60,
         metadata=option(
             WholeSeconds(0, 65535),
             "Heartbeat interval offered to clients; 0 = none. A connection silent for two of them is closed.",
+            when="dead peers must be noticed sooner, or links are silent for longer",
         ),
     )
     max_message_bytes: int = field(
         default=128 * MIB,
-        metadata=option(Bytes(KIB, 512 * MIB), "The largest message body accepted."),
-    )
-    handshake_timeout_s: float = field(
-        default=10.0,
         metadata=option(
-            Seconds(0.1, 3600), "A connection that is not logged in and open after this time is closed."
+            Bytes(KIB, 512 * MIB), "The largest message body accepted.", when="your messages are larger"
         ),
     )
     allow_anonymous: Literal["loopback"] | bool = field(
@@ -58,5 +65,6 @@ class Amqp(TlsListener):
             Choice(("loopback",), switch=True),
             "Who may log in by SASL ANONYMOUS, without a name and a password, as auth.default_user: "
             '"loopback" = peers on this machine, true = everybody, false = nobody (it is not offered).',
+            when="AMQP 1.0 clients come without a password",
         ),
     )

@@ -15,16 +15,24 @@ _YEAR_S = 366 * 86400.0
 class Audit:
     """The audit trail of administration and refused logins; see docs/reference/security.md."""
 
-    enabled: bool = field(default=True, metadata=option(Switch(), "Whether anything is noted."))
+    enabled: bool = field(
+        default=True,
+        metadata=option(Switch(), "Whether anything is noted.", when="another system notes who did what"),
+    )
     retention_bytes: int = field(
         default=16 * MIB,
         metadata=option(
             Bytes(64 * 1024, GIB),
             "How much of it is kept, about 500 bytes an entry; the oldest go first. Up to 32 MiB of it are "
             "in memory.",
+            when="many administrators work with the gateway, and old entries count",
         ),
     )
     retention_s: float = field(
         default=_YEAR_S,
-        metadata=option(Seconds(0, 100 * _YEAR_S), "How long entries are kept, within retention_bytes."),
+        metadata=option(
+            Seconds(0, 100 * _YEAR_S),
+            "How long entries are kept, within retention_bytes.",
+            when="rules ask for another time",
+        ),
     )

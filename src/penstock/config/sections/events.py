@@ -33,13 +33,20 @@ class Events:
             Words(EVENT_KINDS),
             "Events that are kept. Empty: none, which costs nothing. deliver and ack are one each per "
             "message and queue, 32 bytes before compression; publish is one per read from a publisher.",
+            when="you want to see the path of a message, or who connected when",
         ),
     )
     retention_bytes: int = field(
         default=GIB,
-        metadata=option(Bytes(0, 2**60), "How much of the log the events may be."),
+        metadata=option(
+            Bytes(0, 2**60), "How much of the log the events may be.", when="you want to look further back"
+        ),
     )
     retention_s: float = field(
         default=86400.0,
-        metadata=option(Seconds(0, 100 * _YEAR_S), "How long events are kept, within retention_bytes."),
+        metadata=option(
+            Seconds(0, 100 * _YEAR_S),
+            "How long events are kept, within retention_bytes.",
+            when="you want to look further back, or must not keep events for so long",
+        ),
     )

@@ -16,11 +16,17 @@ class Http(TlsListener):
 
     listen: str = field(
         default="127.0.0.1:15680",
-        metadata=option(Listen(), "Address for HTTP clients. Everybody logs in, except for health pages."),
+        metadata=option(
+            Listen(),
+            "Address for HTTP clients. Everybody logs in, except for health pages.",
+            when='clients run on other machines ("0.0.0.0:15680")',
+        ),
     )
     tls_listen: str = field(
         default="",
-        metadata=option(Listen(), "Address for HTTP clients with TLS; needs tls.cert_file."),
+        metadata=option(
+            Listen(), "Address for HTTP clients with TLS; needs tls.cert_file.", when="clients use https"
+        ),
     )
 
 
@@ -31,13 +37,17 @@ class Management(TlsListener):
     listen: str = field(
         default="127.0.0.1:15672",
         metadata=option(
-            Listen(), "Address of the management API, which `penstock` and `rabbitmqctl` commands use."
+            Listen(),
+            "Address of the management API, which `penstock` and `rabbitmqctl` commands use.",
+            when="administrators work from other machines",
         ),
     )
     tls_listen: str = field(
         default="",
         metadata=option(
-            Listen(), "Address of the management API with TLS, usually port 15671; needs tls.cert_file."
+            Listen(),
+            "Address of the management API with TLS, usually port 15671; needs tls.cert_file.",
+            when='administrators work from other machines ("0.0.0.0:15671")',
         ),
     )
     load_definitions: str = field(
@@ -46,6 +56,7 @@ class Management(TlsListener):
             Text("a path"),
             "A definitions.json, RabbitMQ's or our own, that is imported at each start, before clients can "
             "connect. New data then gets no default user if it brings users of its own.",
+            when="users, queues and policies are kept in a file of yours",
         ),
     )
     history_bytes: int = field(
@@ -53,8 +64,8 @@ class Management(TlsListener):
         metadata=option(
             Bytes(0, 16 * GIB),
             "The most memory for the history of counters, from which pages draw plots. Above it the history "
-            "of single queues and connections is cut first. Raise it if plots of thousands of busy queues "
-            "have gaps; 0 = no history.",
+            "of single queues and connections is cut first. 0 = no history.",
+            when="plots of thousands of busy queues have gaps (raise), or nobody looks at plots (0)",
         ),
     )
 
@@ -68,5 +79,6 @@ class Metrics(Listener):
         metadata=option(
             Listen(),
             "Address of the metrics pages. Clients on this machine need no login.",
+            when='Prometheus runs on another machine ("0.0.0.0:15692")',
         ),
     )

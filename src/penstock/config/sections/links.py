@@ -20,6 +20,7 @@ class Links:
             Count(0, 10_000),
             "Shovels there may be, in all vhosts of a worker together. Each holds two connections. "
             "0 = none can be made.",
+            when="you need more shovels, or users shall make none (0)",
         ),
     )
     bridges: tuple[Bridge, ...] = field(
@@ -28,6 +29,7 @@ class Links:
             Bridges(),
             "Bridges to other MQTT brokers, with the names that Mosquitto has for them; see "
             "docs/how-to/bridges.md.",
+            when="another MQTT broker shall share topics with this one",
             secret=True,
         ),
     )

@@ -13,7 +13,7 @@ __all__ = ["Listener", "TlsListener"]
 class Listener:
     """Options of every front end."""
 
-    listen: str = field(default="", metadata=option(Listen(), ""))
+    listen: str = field(default="", metadata=option(Listen(), "", when=""))
 
     @property
     def address(self) -> Address | None:
@@ -25,7 +25,7 @@ class Listener:
 class TlsListener(Listener):
     """Options of a front end with TLS."""
 
-    tls_listen: str = field(default="", metadata=option(Listen(), ""))
+    tls_listen: str = field(default="", metadata=option(Listen(), "", when=""))
 
     @property
     def tls_address(self) -> Address | None:

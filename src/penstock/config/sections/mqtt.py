@@ -31,32 +31,52 @@ SHARED_STRATEGIES: Final = ("round-robin", "random", "sticky", "hash-topic", "ha
 class Mqtt(TlsListener):
     """MQTT 3.1, 3.1.1 and 5.0."""
 
-    listen: str = field(default="127.0.0.1:1883", metadata=option(Listen(), "Address for MQTT clients."))
+    listen: str = field(
+        default="127.0.0.1:1883",
+        metadata=option(
+            Listen(), "Address for MQTT clients.", when='clients run on other machines ("0.0.0.0:1883")'
+        ),
+    )
     unix_listen: str = field(
         default="",
         metadata=option(
             Text("a path"),
             "Path of a socket in the file system for MQTT clients on this machine, who count as from "
             '127.0.0.1; its folder says who may connect. "" = off.',
+            when="clients on this machine shall not use TCP",
         ),
     )
     tls_listen: str = field(
         default="",
         metadata=option(
-            Listen(), "Address for MQTT clients with TLS, usually port 8883; needs tls.cert_file."
+            Listen(),
+            "Address for MQTT clients with TLS, usually port 8883; needs tls.cert_file.",
+            when='clients use TLS ("0.0.0.0:8883")',
         ),
     )
     ws_listen: str = field(
         default="",
-        metadata=option(Listen(), "Address for MQTT clients over WebSocket, as browsers are."),
+        metadata=option(
+            Listen(),
+            "Address for MQTT clients over WebSocket, as browsers are.",
+            when='browsers connect ("0.0.0.0:8083")',
+        ),
     )
     wss_listen: str = field(
         default="",
-        metadata=option(Listen(), "Address for MQTT clients over WebSocket with TLS; needs tls.cert_file."),
+        metadata=option(
+            Listen(),
+            "Address for MQTT clients over WebSocket with TLS; needs tls.cert_file.",
+            when='browsers connect from pages with https ("0.0.0.0:8084")',
+        ),
     )
     ws_paths: tuple[str, ...] = field(
         default=("/mqtt", "/ws"),
-        metadata=option(Names(), 'Paths at which WebSocket clients may connect; "*" = any.'),
+        metadata=option(
+            Names(),
+            'Paths at which WebSocket clients may connect; "*" = any.',
+            when="clients are set to another path",
+        ),
     )
     ws_origins: tuple[str, ...] = field(
         default=(),
@@ -64,6 +84,7 @@ class Mqtt(TlsListener):
             Names(),
             'Origins of pages whose scripts may connect over WebSocket, such as "https://example.org"; '
             "empty = any. Clients that send no Origin are no browsers and may always connect.",
+            when="only your own pages may connect",
         ),
     )
     cert_login: bool = field(
@@ -72,6 +93,7 @@ class Mqtt(TlsListener):
             Switch(),
             "A client with a verified certificate and without a user name is the user that the certificate "
             "names (tls.cert_login_from).",
+            when="devices have certificates in place of passwords",
         ),
     )
     allow_anonymous: Literal["loopback"] | bool = field(
@@ -80,6 +102,7 @@ class Mqtt(TlsListener):
             Choice(("loopback",), switch=True),
             'Who may connect without a user name, as auth.default_user: "loopback" = peers on this machine, '
             "true = everybody, false = nobody.",
+            when="devices on other machines have no user name (true), or none may come without one (false)",
         ),
     )
     allow_any_login: Literal["loopback"] | bool = field(
@@ -89,17 +112,23 @@ class Mqtt(TlsListener):
             "Whose user name and password are not checked if the gateway has no user of that name: "
             '"loopback" = peers on this machine, true = everybody, false = nobody. They are '
             "auth.default_user. Mosquitto without a password file accepts them, too.",
+            when="you move from a Mosquitto that checked no passwords",
         ),
     )
     max_packet_bytes: int = field(
         default=MIB,
-        metadata=option(Bytes(KIB, 268_435_455), "The largest packet accepted; told to MQTT 5 clients."),
+        metadata=option(
+            Bytes(KIB, 268_435_455),
+            "The largest packet accepted; told to MQTT 5 clients.",
+            when="your messages are larger",
+        ),
     )
     receive_maximum: int = field(
         default=1000,
         metadata=option(
             Count(1, 65535),
             "QoS 1 and 2 messages a client may have under way to the gateway; told to MQTT 5 clients.",
+            when="one client publishes much over a link with a high delay",
         ),
     )
     max_inflight: int = field(
@@ -107,11 +136,16 @@ class Mqtt(TlsListener):
         metadata=option(
             Count(1, 65535),
             "QoS 1 and 2 messages under way to a client before it acknowledges; a client may ask for less.",
+            when="clients must get few messages at once",
         ),
     )
     topic_alias_maximum: int = field(
         default=64,
-        metadata=option(Count(0, 65535), "Topic aliases an MQTT 5 client may set; 0 = none."),
+        metadata=option(
+            Count(0, 65535),
+            "Topic aliases an MQTT 5 client may set; 0 = none.",
+            when="clients publish to more topics by alias",
+        ),
     )
     sessions_by: Literal["user", "client"] = field(
         default="user",
@@ -120,6 +154,7 @@ class Mqtt(TlsListener):
             'Whose a session is. "user" = the user\'s who began it; another user with the same client id is '
             'refused (0x87; 3.x: return code 5). "client" = everybody\'s who comes with its client id: any '
             "user can take the session over.",
+            when="one device logs in as several users",
         ),
     )
     session_expiry_max_s: int = field(
@@ -128,11 +163,8 @@ class Mqtt(TlsListener):
             WholeSeconds(0, 2**32 - 2),
             "How long a session outlives its connection at most; also what an MQTT 3.1.1 client without "
             "clean session gets.",
+            when="devices stay away longer than a week, or sessions of lost devices hold the disk",
         ),
-    )
-    max_topic_levels: int = field(
-        default=128,
-        metadata=option(Count(1, 65535), "Levels in a topic name or filter."),
     )
     max_queued_messages: int = field(
         default=0,
@@ -140,6 +172,7 @@ class Mqtt(TlsListener):
             Count(0, 1_000_000_000),
             "Messages that may wait for one session or shared subscription; what is too much is dropped. "
             "0 = as many as there are, on the disk.",
+            when="old messages are of no use to a device that was away",
         ),
     )
     max_queued_bytes: int = field(
@@ -148,6 +181,7 @@ class Mqtt(TlsListener):
             Bytes(0, 2**60),
             "Bytes of the payloads that may wait for one session or shared subscription. With it every "
             "message that waits costs 32 bytes of memory. 0 = any number.",
+            when="old messages are of no use to a device that was away",
         ),
     )
     max_lag_bytes: int = field(
@@ -157,6 +191,7 @@ class Mqtt(TlsListener):
             "How far a connected session with subscriptions of QoS 0 only may lag behind, in bytes of log, "
             "within a segment. Above it the oldest messages are dropped, so that a client that does not read "
             "cannot fill the disk. 0 = any number.",
+            when="subscribers of QoS 0 lose messages in bursts (raise)",
         ),
     )
     queue_full: Literal["drop-oldest", "drop-newest", "disconnect"] = field(
@@ -166,6 +201,7 @@ class Mqtt(TlsListener):
             "What is dropped at max_queued_messages and max_queued_bytes; with drop-newest every message "
             'that waits costs 32 bytes of memory. "disconnect" = the oldest, and a client that is connected '
             "and loses messages by it is disconnected (0x97), so that it knows.",
+            when="a device must notice that it lost messages, or the oldest ones count most",
         ),
     )
     queue_qos0_messages: bool = field(
@@ -174,6 +210,7 @@ class Mqtt(TlsListener):
             Switch(),
             "Messages of QoS 0 wait for sessions that are away too, and for groups of which all members are, "
             "until a restart.",
+            when="you move from a Mosquitto or EMQX that had it on",
         ),
     )
     shared_strategy: Literal["round-robin", "random", "sticky", "hash-topic", "hash-clientid"] = field(
@@ -183,6 +220,7 @@ class Mqtt(TlsListener):
             'Which connected member of a shared subscription gets the next message. "random" = drawn for '
             'each run of messages; "sticky" = all go to the member that came first, until it is gone; '
             '"hash-topic" = each topic has its member, "hash-clientid" = each publisher.',
+            when="messages of a topic or a publisher must reach the same member",
         ),
     )
     shared_strategy_of: tuple[str, ...] = field(
@@ -190,6 +228,7 @@ class Mqtt(TlsListener):
         metadata=option(
             Pairs(SHARED_STRATEGIES, "GROUP"),
             "Groups of shared subscriptions with another strategy.",
+            when="one group needs another strategy",
         ),
     )
     dead_letter_topic: str = field(
@@ -198,6 +237,7 @@ class Mqtt(TlsListener):
             Text("a topic"),
             "The topic that messages dropped at max_queued_messages or max_queued_bytes are published to; "
             '"" = none.',
+            when="you want to see what was dropped",
         ),
     )
     max_connect_rate: int = field(
@@ -205,6 +245,7 @@ class Mqtt(TlsListener):
         metadata=option(
             Count(0, 1_000_000_000),
             "CONNECTs per second, of all clients; more are refused (0x9F). 0 = no limit.",
+            when="a storm of reconnects must not slow down those who are connected",
         ),
     )
     max_message_rate: int = field(
@@ -213,12 +254,15 @@ class Mqtt(TlsListener):
             Count(0, 1_000_000_000),
             "Messages per second that one client may publish, with bursts of two seconds' worth. MQTT 5 "
             "clients above it are disconnected (0x96), others are read more slowly. 0 = no limit.",
+            when="one device could publish as much as all others",
         ),
     )
     max_byte_rate: int = field(
         default=0,
         metadata=option(
-            Count(0, 1_000_000_000), "Bytes per second that one client may send, likewise. 0 = no limit."
+            Count(0, 1_000_000_000),
+            "Bytes per second that one client may send, likewise. 0 = no limit.",
+            when="one device could publish as much as all others",
         ),
     )
     response_information: str = field(
@@ -227,6 +271,7 @@ class Mqtt(TlsListener):
             Text("a topic"),
             "What an MQTT 5 client is told that asks for response information, as the beginning of its "
             'response topics; {client_id} stands for its client id. "" = nothing.',
+            when="MQTT 5 clients ask where answers shall go",
         ),
     )
     server_reference: str = field(
@@ -235,6 +280,7 @@ class Mqtt(TlsListener):
             Text("a server reference"),
             'Other servers, such as "host2:1883 host3:1883": when the gateway stops, MQTT 5 clients are sent '
             'there (0x9C) instead of being told that it stops (0x8B). "" = none.',
+            when="another server takes over while this one is stopped",
         ),
     )
     sys_interval_s: float = field(
@@ -243,6 +289,7 @@ class Mqtt(TlsListener):
             Seconds(0, 86400),
             "How often the figures under $SYS are brought up to date and, where they changed, published. "
             "0 = there is no $SYS.",
+            when="nobody reads $SYS (0), or figures must be newer",
         ),
     )
     acl_file: str = field(
@@ -252,6 +299,7 @@ class Mqtt(TlsListener):
             "A file of access rights per topic, in the syntax of Mosquitto's acl_file; what it does not "
             "allow is denied, by whichever protocol, also to who has the permissions. Read at the start. "
             '"" = none.',
+            when="you have Mosquitto's file, or rights depend on the user name or client id",
         ),
     )
     amqtt_config: str = field(
@@ -260,6 +308,7 @@ class Mqtt(TlsListener):
             Text("a path"),
             "amqtt's configuration file (YAML), whose authentication and topic plugins authorize clients; "
             'needs penstock[amqtt]. Not together with acl_file. "" = none.',
+            when="you have plugins of amqtt",
         ),
     )
     amqtt_user: str = field(
@@ -268,12 +317,7 @@ class Mqtt(TlsListener):
             Text("a name"),
             "The user whose rights clients have that an authentication plugin of amqtt lets in; "
             '"" = auth.default_user.',
-        ),
-    )
-    connect_timeout_s: float = field(
-        default=10.0,
-        metadata=option(
-            Seconds(0.1, 3600), "A connection that has not sent CONNECT after this time is closed."
+            when="clients of such plugins shall have other rights than the default user",
         ),
     )
     keepalive_max_s: int = field(
@@ -282,5 +326,6 @@ class Mqtt(TlsListener):
             WholeSeconds(0, 65535),
             "The longest keep-alive granted: MQTT 5 clients that ask for more or for none get this. "
             "0 = whatever the client asks.",
+            when="dead devices must be noticed sooner",
         ),
     )

@@ -16,12 +16,18 @@ class Native(TlsListener):
 
     listen: str = field(
         default="127.0.0.1:15690",
-        metadata=option(Listen(), "Address for native clients, such as the Python SDK."),
+        metadata=option(
+            Listen(),
+            "Address for native clients, such as the Python SDK.",
+            when='clients run on other machines ("0.0.0.0:15690")',
+        ),
     )
     tls_listen: str = field(
         default="",
         metadata=option(
-            Listen(), "Address for native clients with TLS, by default port 15691; needs tls.cert_file."
+            Listen(),
+            "Address for native clients with TLS, by default port 15691; needs tls.cert_file.",
+            when='clients use TLS ("0.0.0.0:15691")',
         ),
     )
     max_frame_bytes: int = field(
@@ -29,6 +35,7 @@ class Native(TlsListener):
         metadata=option(
             Bytes(64 * KIB, GIB),
             "The largest frame taken from a client that is logged in; a batch of messages is one frame.",
+            when="one message or batch is larger",
         ),
     )
     max_unacked: int = field(
@@ -36,10 +43,8 @@ class Native(TlsListener):
         metadata=option(
             Count(1, 10_000_000),
             "Messages that one consumer may hold without acknowledging them, whatever credit it grants.",
+            when="consumers hold more messages while they work",
         ),
-    )
-    login_timeout_s: float = field(
-        default=10.0, metadata=option(Seconds(0.1, 600), "Time that a client has to log in.")
     )
     heartbeat_s: float = field(
         default=30.0,
@@ -47,5 +52,6 @@ class Native(TlsListener):
             Seconds(0.1, 3600),
             "A client that was silent for so long is asked whether it is there; one that does not answer for "
             "as long again is cut off.",
+            when="dead peers must be noticed sooner",
         ),
     )

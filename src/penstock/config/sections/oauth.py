@@ -16,13 +16,17 @@ class OAuth:
     issuer: str = field(
         default="",
         metadata=option(
-            Text("a URL"), 'Who makes the tokens: the claim "iss" must be just this. "" = no token logs in.'
+            Text("a URL"),
+            'Who makes the tokens: the claim "iss" must be just this. "" = no token logs in.',
+            when="clients log in with tokens",
         ),
     )
     resource_server_id: str = field(
         default="",
         metadata=option(
-            Text("a name"), 'The name of this gateway at the issuer: the claim "aud" must have it.'
+            Text("a name"),
+            'The name of this gateway at the issuer: the claim "aud" must have it.',
+            when="clients log in with tokens",
         ),
     )
     jwks_file: str = field(
@@ -31,24 +35,31 @@ class OAuth:
             Text("a path"),
             "The issuer's public keys, as a JSON Web Key Set. Either this or jwks_url. It is read again each "
             "refresh_s, and when a token names a key that is not in it.",
+            when="the gateway cannot reach the issuer",
         ),
     )
     jwks_url: str = field(
         default="",
         metadata=option(
-            Text("a URL"), "Where the issuer publishes its public keys, beginning with https://."
+            Text("a URL"),
+            "Where the issuer publishes its public keys, beginning with https://.",
+            when="the gateway can reach the issuer",
         ),
     )
     ca_file: str = field(
         default="",
         metadata=option(
-            Text("a path"), 'PEM file with the CAs that jwks_url is trusted by; "" = those of the system.'
+            Text("a path"),
+            'PEM file with the CAs that jwks_url is trusted by; "" = those of the system.',
+            when="the issuer's certificate is from an authority of your own",
         ),
     )
     refresh_s: float = field(
         default=300.0,
         metadata=option(
-            Seconds(1, 86_400), "How old the keys may become: a key that the issuer has taken back ends then."
+            Seconds(1, 86_400),
+            "How old the keys may become: a key that the issuer has taken back ends then.",
+            when="a key that was taken back must end sooner",
         ),
     )
     scope_prefix: str = field(
@@ -56,6 +67,7 @@ class OAuth:
         metadata=option(
             Text("a prefix"),
             'What scopes begin with that are about this gateway; "" = resource_server_id and a dot.',
+            when="your scopes begin otherwise",
         ),
     )
     scope_aliases: tuple[str, ...] = field(
@@ -64,12 +76,22 @@ class OAuth:
             Names(),
             "What a scope of the issuer stands for, as ALIAS=SCOPE SCOPE ... with the prefix, for example "
             '"plant-operator=broker.tag:management broker.read:*/*".',
+            when="your issuer cannot make scopes of this form",
         ),
     )
     additional_scopes_claims: tuple[str, ...] = field(
-        default=(), metadata=option(Names(), 'Claims that have scopes, too, besides "scope".')
+        default=(),
+        metadata=option(
+            Names(),
+            'Claims that have scopes, too, besides "scope".',
+            when="your issuer has roles or scopes in another claim",
+        ),
     )
     preferred_username_claims: tuple[str, ...] = field(
         default=("sub", "client_id"),
-        metadata=option(Names(), "Claims that may have the user's name; the first one that is there counts."),
+        metadata=option(
+            Names(),
+            "Claims that may have the user's name; the first one that is there counts.",
+            when="your issuer has the user's name in another claim",
+        ),
     )

@@ -22,6 +22,8 @@ class Server:
             Choice(("debug", "info", "warning", "error")),
             "The least severe log line that is written. At info, a connection writes one line when it opens "
             "and one when it closes.",
+            when='you look for the cause of a problem ("debug"), or connections come so fast that their '
+            'lines are noise ("warning")',
         ),
     )
     log_format: Literal["text", "json"] = field(
@@ -29,6 +31,7 @@ class Server:
         metadata=option(
             Choice(("text", "json")),
             "How log lines are written to standard error: for people, or as JSON lines.",
+            when="a log collector reads the lines",
         ),
     )
     output_buffer_bytes: int = field(
@@ -37,6 +40,8 @@ class Server:
             Bytes(16 * KIB, GIB),
             "High-water mark of what waits to be sent to one connection. Above it the connection's consumers "
             "get no more messages until it has drained.",
+            when="consumers on a link with a high delay do not fill it (raise), or thousands of slow "
+            "consumers hold too much memory (lower)",
         ),
     )
     output_stuck_s: float = field(
@@ -45,6 +50,7 @@ class Server:
             Seconds(0.1, 86400),
             "A connection whose output is eight times above its mark, and that takes none of it for so long, "
             "is closed. Above eight marks it is not read either.",
+            when="healthy clients stop reading for longer than this",
         ),
     )
     buffer_budget: int | float = field(
@@ -54,6 +60,8 @@ class Server:
             "What the buffers of all connections may hold together: a part of what the machine or its "
             "control group has, or a size. Above it the mark of each connection falls, and those who take "
             "none of their output are closed, the largest first. 0 = no limit.",
+            when="other programs on the machine need the memory (lower), or thousands of slow connections "
+            "are closed (raise)",
         ),
     )
     workers: int = field(
@@ -63,6 +71,16 @@ class Server:
             "Processes that share the ports. Each has vhosts of its own, with a log of its own in data_dir, "
             "and uses one core: one vhost is no faster with more of them. Caches and limits of memory are "
             "divided among them; limits of connections hold for each.",
+            when="several vhosts together need more than one core",
+        ),
+    )
+    login_timeout_s: float = field(
+        default=10.0,
+        metadata=option(
+            Seconds(0.1, 3600),
+            "A client that needs longer for its login is disconnected; TLS and WebSocket handshakes have "
+            "the same time.",
+            when="clients on bad links need longer to connect",
         ),
     )
     drain_timeout_s: float = field(
@@ -71,6 +89,7 @@ class Server:
             Seconds(0, 3600),
             "How long a stop waits for connections to take what is under way before it closes them, and "
             "for Kafka to keep what was written.",
+            when="your service manager kills the gateway sooner, or consumers need longer to finish",
         ),
     )
     max_connections: int = field(
@@ -78,6 +97,7 @@ class Server:
         metadata=option(
             Count(0, 10_000_000),
             "Connections open at once on each listener; further ones are refused. 0 = no limit.",
+            when="a fault in your clients must not use up the descriptors",
         ),
     )
     max_connections_per_address: int = field(
@@ -86,6 +106,7 @@ class Server:
             Count(0, 10_000_000),
             "Connections open at once from one address, on all listeners together; an IPv6 address counts as "
             "its /64, loopback is not limited. 0 = no limit.",
+            when="clients are not yours, and one of them could take all connections",
         ),
     )
     accept_rate_per_address: int = field(
@@ -94,6 +115,7 @@ class Server:
             Count(0, 10_000_000),
             "Connections per second accepted from one address, on all listeners together, with a burst of "
             "two seconds; further ones are refused. 0 = no limit.",
+            when="many clients behind one address reconnect at the same time (raise)",
         ),
     )
     coalesce_us: int = field(
@@ -102,8 +124,8 @@ class Server:
             Count(0, 1000),
             "Microseconds to wait for more clients when many of them send small messages shortly after one "
             "another. It halves the CPU of such a load and adds about so much to its latency. The gateway "
-            "waits only where that brings messages and slows no client down. Set it to 0 if each "
-            "microsecond of latency counts.",
+            "waits only where that brings messages and slows no client down.",
+            when="each microsecond of latency counts (0)",
         ),
     )
     proxy_networks: tuple[str, ...] = field(
@@ -112,6 +134,7 @@ class Server:
             Networks(),
             "Where trusted proxies are: connections from there must begin with a PROXY header (version 1 or "
             "2), and count as from the address that it names. List nothing but the proxies themselves.",
+            when="a load balancer stands before the gateway",
         ),
     )
     host_names: tuple[str, ...] = field(
@@ -122,6 +145,7 @@ class Server:
             "WebSocket clients count as local (loopback_users, logins without a name) only if they use one "
             "of these names, localhost, an address, or the machine's own name: other names could be pointed "
             "here by somebody else.",
+            when="browsers on this machine use another name than localhost",
         ),
     )
     memory_high_watermark: int | float = field(
@@ -130,5 +154,6 @@ class Server:
             Share(16 * MIB, 1024 * GIB),
             "Publishers are stopped while the gateway uses more memory than this: a part of what the machine "
             "or its control group has, or a size. 0 = no limit.",
+            when="other programs on the machine need the memory",
         ),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.config.kinds import MIB, BadValue, Bytes, Names, Networks, Switch, Text, option
+from penstock.config.kinds import BadValue, Names, Networks, Switch, Text, option
 
 __all__ = ["Webhooks"]
 
@@ -41,6 +41,7 @@ class Webhooks:
             Networks(),
             "Networks that webhooks may reach although they are private, at any port and without TLS. "
             "Everything that is not a public address is refused otherwise.",
+            when="receivers are in your own network",
         ),
     )
     refuse_networks: tuple[str, ...] = field(
@@ -49,17 +50,28 @@ class Webhooks:
             Networks(),
             "Networks that webhooks may not reach although they are public: your own servers, and NAT64 "
             "prefixes of your own.",
+            when="your own servers have public addresses",
         ),
     )
     allow_http: bool = field(
-        default=False, metadata=option(Switch(), "Whether URLs may begin with http:// everywhere.")
+        default=False,
+        metadata=option(
+            Switch(), "Whether URLs may begin with http:// everywhere.", when="a receiver has no TLS"
+        ),
     )
     ports: tuple[int, ...] = field(
-        default=(80, 443), metadata=option(Ports(), "Ports that webhooks may go to at public addresses.")
+        default=(80, 443),
+        metadata=option(
+            Ports(), "Ports that webhooks may go to at public addresses.", when="a receiver has another port"
+        ),
     )
     ca_file: str = field(
         default="",
-        metadata=option(Text("a path"), "Authorities that are trusted besides the system's, as PEM."),
+        metadata=option(
+            Text("a path"),
+            "Authorities that are trusted besides the system's, as PEM.",
+            when="a receiver's certificate is from an authority of your own",
+        ),
     )
     key_file: str = field(
         default="",
@@ -68,6 +80,7 @@ class Webhooks:
             "A key of 32 bytes, as they are or in base64: secrets and headers of webhooks are sealed with it "
             "in the log (AES-256-GCM). A second line may have the key of before. Lost with it are the "
             'secrets, and the gateway does not start. "" = they lie in the log as they are.',
+            when="backups of the data folder must not contain the secrets",
         ),
     )
     origin: str = field(
@@ -76,11 +89,6 @@ class Webhooks:
             Text(),
             "What receivers are asked to allow (WebHook-Request-Origin): your domain. "
             '"" = the name of this machine.',
-        ),
-    )
-    max_window_bytes: int = field(
-        default=16 * MIB,
-        metadata=option(
-            Bytes(64 * 1024, 1 << 32), "Bodies of messages that one webhook holds in memory while it retries."
+            when="receivers check the origin",
         ),
     )

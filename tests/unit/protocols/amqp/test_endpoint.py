@@ -40,7 +40,6 @@ class Amqp:
     channel_max: int = 2047
     heartbeat_s: int = 1
     max_message_bytes: int = 1 << 20
-    handshake_timeout_s: float = 10.0
     allow_anonymous: Literal["loopback"] | bool = False
 
 
@@ -48,6 +47,7 @@ class Amqp:
 class Server:
     output_buffer_bytes: int = 1 << 20
     max_connections: int = 0
+    login_timeout_s: float = 10.0
     output_stuck_s: float = 30.0
 
 
@@ -215,7 +215,7 @@ async def test_by_default_everybody_has_a_name(stack: Stack) -> None:
     )
 
 
-@on_sockets(Amqp(handshake_timeout_s=0.1))
+@on_sockets(server=Server(login_timeout_s=0.1))
 async def test_a_handshake_that_stops_is_cut(stack: Stack) -> None:
     silent, half = await stack.client(), await stack.client()
     half.writer.write(HEADER)

@@ -25,6 +25,7 @@ from tests.support.limits import LIMIT_S
 class Server:
     output_buffer_bytes: int = 1 << 20
     max_connections: int = 0
+    login_timeout_s: float = 10.0
     output_stuck_s: float = 30.0
 
 
@@ -61,13 +62,13 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    async def start(self, **options: object) -> MqttFrontEnd:
+    async def start(self, server: Server | None = None, **options: object) -> MqttFrontEnd:
         loop = asyncio.get_running_loop()
         self.log = Log.open(self.folder, LogOptions(segment_bytes=1 << 20))
         self.log.attach(loop.call_soon_threadsafe, loop)
         self.broker = Broker.open(self.log, Tick(self.log, loop))
         settings = MqttOptions(listen="127.0.0.1:0", **options)  # type: ignore[arg-type]
-        self.listener = await serve(self.broker, settings, Server(), loop)
+        self.listener = await serve(self.broker, settings, server or Server(), loop)
         return self.listener
 
     async def stop(self) -> None:
@@ -158,7 +159,7 @@ def test_input_that_came_while_the_loop_was_busy_counts_as_a_sign_of_life(tmp_pa
 
 
 async def test_a_client_that_does_not_say_connect_is_closed(world: World) -> None:
-    client = await Client.open(await world.start(connect_timeout_s=0.2))
+    client = await Client.open(await world.start(Server(login_timeout_s=0.2)))
     assert await client.packet() is None
     await client.close()
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.protocols.mqtt.options import MqttOptions
+from penstock.protocols.mqtt.options import TOPIC_LEVELS_MAX, MqttOptions
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway
 
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    options = MqttOptions(max_topic_levels=3, max_inflight=3, session_expiry_max_s=100)
+    options = MqttOptions(max_inflight=3, session_expiry_max_s=100)
     gateway = Gateway(tmp_path / "data", options=options)
     yield gateway
     gateway.stop()
@@ -23,14 +23,16 @@ def gateway(tmp_path: Path) -> Iterator[Gateway]:
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_topic_has_so_many_levels_at_most(gateway: Gateway, version: int) -> None:
     peer = gateway.connect("c", version)
-    assert peer.subscribe(("a/b/#", 0), ("a/b/c/#", 0), ("$share/g/a/b/c", 0)) == [
+    deep = "/".join(["a"] * TOPIC_LEVELS_MAX)
+    parent = deep.removesuffix("/a")
+    assert peer.subscribe((f"{parent}/#", 0), (f"{deep}/#", 0), (f"$share/g/{deep}", 0)) == [
         0,
         0x8F if version == 5 else 0x80,
         0,
     ]
-    peer.publish("a/b/c", b"last")
+    peer.publish(deep, b"last")
     assert {m.payload for m in peer.publishes()} == {b"last"}
-    peer.publish("a/b/c/d")
+    peer.publish(f"{deep}/a")
     assert peer.closed
     assert peer.bytes_taken() == (b"\xe0\x01\x90" if version == 5 else b"")
 

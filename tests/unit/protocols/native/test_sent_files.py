@@ -46,6 +46,7 @@ BATCH = 64
 class Server:
     output_buffer_bytes = 1 << 20
     max_connections = 0
+    login_timeout_s = 10.0
     output_stuck_s = 600.0
 
 

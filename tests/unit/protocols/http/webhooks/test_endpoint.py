@@ -13,7 +13,7 @@ from penstock.protocols.http.webhooks.settings import settings_of
 def endpoint(**settings: Any) -> Endpoint:
     """One whose retries have no jitter."""
     base = {"source": {"queue": "q"}, "url": "https://h/", "max_inflight": 100, "format": "json"}
-    return Endpoint(settings_of({**base, **settings}), window_bytes=1 << 20, chance=lambda: 0.5)
+    return Endpoint(settings_of({**base, **settings}), chance=lambda: 0.5)
 
 
 def add(one: Endpoint, *keys: str, now_s: float = 0.0) -> list[Item]:
@@ -155,7 +155,7 @@ def test_messages_waiting_for_a_retry_take_no_reserve_until_the_window_is_full()
     assert one.capacity(0) == before - 1
     one.answered(one.next(0), Outcome.FAILED, 0)
     assert one.capacity(0) == before
-    one.add(Item("big", "b", 2 << 20), 0)
+    one.add(Item("big", "b", 16 << 20), 0)
     assert one.capacity(0) == 0
 
 

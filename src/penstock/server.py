@@ -12,16 +12,12 @@ import asyncio
 import faulthandler
 import gc
 import logging
-import os
 import resource
 import signal
-import socket
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from dataclasses import fields as option_fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,12 +27,21 @@ import uvloop
 from penstock import logs
 from penstock.config import Config
 from penstock.errors import ConfigError
+from penstock.layer_options import (
+    backlog_quotas,
+    gateway_name,
+    http_options,
+    layer_options,
+    log_options,
+    memory_limit,
+    memory_share,
+    oauth_verifier,
+)
 from penstock.log_core.batch._batch import EVENTS
 from penstock.log_core.log import Log
-from penstock.log_core.options import LogOptions
 from penstock.log_core.replication.position import forget_journal
 from penstock.log_core.wal._committer import Committer
-from penstock.memory import SAMPLE_S, MemoryAlarm, available_bytes, give_back, return_large_blocks
+from penstock.memory import MemoryAlarm, give_back, return_large_blocks
 from penstock.protocols.amqp import endpoint as amqp
 from penstock.protocols.amqp.codec.errors import answer
 from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties, headers_of
@@ -45,7 +50,6 @@ from penstock.protocols.amqp10.options import Options as Amqp10Options
 from penstock.protocols.http import serve as http
 from penstock.protocols.http.management.definitions.loading import Import, load_file, load_parts
 from penstock.protocols.http.server.app import ErrorTexts
-from penstock.protocols.http.webhooks.options import WebhookOptions
 from penstock.protocols.links.links import Links
 from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.listening.registry import Registry
@@ -59,43 +63,28 @@ from penstock.protocols.net.buffers import Buffers
 from penstock.protocols.net.process_context import ProcessContext
 from penstock.protocols.properties.translate import amqp091_from_mqtt5
 from penstock.protocols.tls.contexts import Tls, TlsOptions
+from penstock.ready_message import ready_line, serves_at
 from penstock.reloading import Reloader
 from penstock.router.audit import AuditOptions
 from penstock.router.authentication.users import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
-from penstock.router.limits.limits import BACKLOG_BYTES, BACKLOG_EVICT, BACKLOG_REJECT
 from penstock.service_manager import ServiceManager
 from penstock.start_times import StartTimes
 from penstock.subscriptions.cursor import _events as events
 from penstock.subscriptions.tick.tick import Loop, Tick
+from penstock.watches import keep_lease, watch_files, watch_memory
 from penstock.workers.crew import Crew, Membership, Stopped
 from penstock.workers.supervisor import supervise
 
-__all__ = ["Parts", "open_log", "open_tls", "ready_line", "running", "serve", "work"]
+__all__ = ["Parts", "open_log", "open_tls", "running", "serve", "work"]
 
 if TYPE_CHECKING:
     from penstock.cluster.replica import Replica
     from penstock.protocols.listening.speaker import Speaker, SpokenConnection
-    from penstock.router.authentication.oauth import OAuth
 
 logger = logging.getLogger("penstock.server")
 
-_LISTENERS: Final = {
-    "amqp": ("amqp://", "/", "RabbitMQ's clients; guest with password guest on this machine"),
-    "amqps": ("amqps://", "/", "RabbitMQ's clients, with TLS"),
-    "mqtt": ("mqtt://", "", "MQTT clients; on this machine they need no login"),
-    "mqtts": ("mqtts://", "", "MQTT clients, with TLS"),
-    "native": ("penstock://", "/", "the Python SDK and other native clients"),
-    "natives": ("penstocks://", "/", "native clients, with TLS"),
-    "http": ("http://", "/v1/", "publish and pull over HTTP; GET /openapi.json describes it"),
-    "management": ("http://", "/", "the console, for a browser; RabbitMQ's management API at /api/"),
-    "metrics": ("http://", "/metrics", "Prometheus"),
-}
-"""Scheme and path of the address of a listener, and what it is for."""
-_LOOK_AT_FILES_S: Final = 2.0
-"""How often the files of certificates are looked at for changes."""
 
-_LEASE_LOOK_S: Final = 0.1
 _FAILED_S: Final = 1.0
 """A gateway whose log has failed ends within this time, with status 1."""
 _FAILED_DRAIN_S: Final = 0.1
@@ -191,7 +180,7 @@ def work(
 
 def open_tls(config: Config) -> Tls | None:
     """The certificates, None without any. Raises ConfigError: a file cannot be used."""
-    return Tls(_options(TlsOptions, config.tls)) if config.tls.cert_file else None
+    return Tls(layer_options(TlsOptions, config.tls)) if config.tls.cert_file else None
 
 
 def open_log(
@@ -207,7 +196,7 @@ def open_log(
     """
     log = Log.open(
         Path(config.log.data_dir),
-        _log_options(config),
+        log_options(config),
         clock=clock,
         files=None if replica is None else replica.files,
         committer=Committer if replica is None else replica.committer,
@@ -248,7 +237,7 @@ class Parts:
         )
         for front_end in self.front_ends.values():
             front_end.change_max(server.max_connections)
-        self.memory.change(_memory_limit(config))
+        self.memory.change(memory_limit(config))
         _coalesce(config)
 
 
@@ -289,9 +278,9 @@ async def running(
     events.start(config.events.kinds, tick.write_soon)
     crew = None if membership is None else await Crew.join(membership, log)
     options = BrokerOptions(
-        auth=_options(AuthOptions, config.auth),
-        backlog_quotas=_backlog_quotas(config),
-        audit=_options(AuditOptions, config.audit),
+        auth=layer_options(AuthOptions, config.auth),
+        backlog_quotas=backlog_quotas(config),
+        audit=layer_options(AuditOptions, config.audit),
         worker=0 if crew is None else crew.number,
         workers=config.server.workers,
     )
@@ -303,7 +292,7 @@ async def running(
         rewrite=dead_letters.rewrite,
         delay_words=delay.WORDS,
         shared=None if crew is None else crew.shared,
-        oauth=_oauth(config),
+        oauth=oauth_verifier(config),
     )
     times = times or StartTimes()
     times.ended("queues")
@@ -332,7 +321,7 @@ async def running(
         max_links=config.links.max_links,
         bridges=config.links.bridges,
         receive_maximum=config.mqtt.receive_maximum,
-        cluster=_name(config, replica),
+        cluster=gateway_name(config, replica),
     )
     importing: Import | None = None
     try:
@@ -343,18 +332,18 @@ async def running(
             )
         if crew is not None:
             crew.follow(broker)
-        server, mqtt_options = config.server, _options(MqttOptions, config.mqtt)
+        server, mqtt_options = config.server, layer_options(MqttOptions, config.mqtt)
         newer = _amqp10_speaker(broker, config)
         front_ends["amqp"] = await amqp.serve(broker, config.amqp, server, loop, shared, newer)
         front_ends["mqtt"] = await mqtt.serve(broker, mqtt_options, server, loop, shared)
-        native_options = _options(NativeOptions, config.native)
+        native_options = layer_options(NativeOptions, config.native)
         front_ends["native"] = await native.serve(broker, native_options, server, loop, shared)
-        http_options = _http_options(config, log, replica)
+        web = http_options(config, log, replica)
         front_ends["http"] = http.serve(
             broker,
             registry,
             WORDS,
-            http_options,
+            web,
             server,
             loop,
             shared,
@@ -456,162 +445,5 @@ async def _serve(
     return 0
 
 
-def ready_line(addresses: Mapping[str, str], config: Config) -> str:
-    """The text that is printed when clients can connect: the line of `ready`, and for a person one line
-    before it for each listener."""
-    words = " ".join(f"{name}={address}" for name, address in addresses.items())
-    line = f"ready {words} data={Path(config.log.data_dir).absolute()}"
-    return "\n".join((*listener_lines(addresses), line)) if sys.stdout.isatty() else line
-
-
-def serves_at(addresses: Mapping[str, str]) -> str:
-    """The status that the service manager shows while the gateway serves."""
-    return "serves " + ", ".join(f"{name} at {address}" for name, address in addresses.items())
-
-
-def listener_lines(addresses: Mapping[str, str]) -> list[str]:
-    """The purpose of each listener, with the address that its clients need."""
-    lines = []
-    for name, address in addresses.items():
-        scheme, path, text = _LISTENERS.get(name, ("", "", ""))
-        lines.append(f"  {name:<12}{scheme + address + path:<33}{text}".rstrip())
-    return lines
-
-
-def watch_files(tls: Tls, tick: Tick) -> None:
-    """Read the files of `tls` again when they change; after a mistake the old ones hold."""
-
-    def reload() -> None:
-        try:
-            tls.reload()
-        except ConfigError as error:
-            logger.error("the certificates were not reloaded: %s", error)
-        else:
-            logger.info("the certificates were reloaded")
-
-    def look() -> None:
-        if tls.changed():
-            reload()
-
-    tick.every(_LOOK_AT_FILES_S, look)
-
-
-def keep_lease(replica: Replica, log: Log, tick: Tick) -> None:
-    """Hand out messages only as long as no other node may have taken over; publishers wait as long.
-
-    The tick itself looks at the time: a process that was frozen hands out nothing when it wakes.
-    """
-
-    def look() -> None:
-        left_s = replica.lease_s - replica.unanswered_s
-        tick.serve_until(time.perf_counter() + left_s)
-        log.set_alarm("journal", "Kafka does not confirm what was written", left_s < 0)
-        replica.serving(left_s >= 0)
-
-    look()
-    tick.every(_LEASE_LOOK_S, look)
-
-
-def memory_share(value: int | float) -> int:
-    """Bytes of an option that is a part of the memory there is, or a size."""
-    return int(value * available_bytes()) if isinstance(value, float) else value
-
-
-def _memory_limit(config: Config) -> int:
-    """Bytes of this process above which publishers wait."""
-    return memory_share(config.server.memory_high_watermark) // config.server.workers
-
-
-def watch_memory(config: Config, log: Log, tick: Tick) -> MemoryAlarm:
-    """Have publishers wait while the process uses more memory than `server.memory_high_watermark`."""
-    limit = _memory_limit(config)
-    caches = config.log.tail_cache_bytes + config.log.read_cache_bytes + config.log.feed_cache_bytes
-    if limit and caches > limit // 2:
-        logger.warning(
-            "the caches of the log may take more than half of what publishers may fill: lower "
-            "log.tail_cache_bytes or raise server.memory_high_watermark",
-            extra=logs.fields(caches=caches, memory_limit=limit),
-        )
-
-    def switch(on: bool) -> None:
-        # One reason whatever the limit is: by it the log knows what is over again.
-        log.set_alarm("memory", "more bytes of memory are in use than the high watermark allows", on)
-
-    alarm = MemoryAlarm(limit, switch, clock=time.monotonic)
-    tick.every(SAMPLE_S, alarm.check)
-    return alarm
-
-
-def _log_options(config: Config) -> LogOptions:
-    options: LogOptions = _options(LogOptions, config.log)
-    if config.log.min_free_bytes == "auto":
-        options = replace(options, min_free_bytes=spare_bytes(file_system_bytes(Path(config.log.data_dir))))
-    return options
-
-
-def file_system_bytes(folder: Path) -> int:
-    """Size of the file system that `folder` is in, or will be in when it is made."""
-    folder = folder.absolute()
-    while not folder.exists():
-        folder = folder.parent
-    found = os.statvfs(folder)
-    return found.f_blocks * found.f_frsize
-
-
-def spare_bytes(total: int) -> int:
-    """The bytes that must stay free in a file system of this size, for log.min_free_bytes = "auto"."""
-    return min(max(total // 20, 2 * 10**9), 50 * 10**9, total // 10)
-
-
-def _oauth(config: Config) -> OAuth | None:
-    """The verifier of tokens, if any log in. Raises ConfigError: a file cannot be used."""
-    oauth = config.oauth
-    if not oauth.issuer:
-        return None
-    # Here, since they load PyJWT, and few gateways have tokens.
-    from penstock.protocols.login.key_source import key_source
-    from penstock.router.authentication.oauth import OAuth, OAuthOptions
-
-    read = key_source(oauth.jwks_file, oauth.jwks_url, oauth.ca_file)
-    return OAuth(_options(OAuthOptions, oauth), read)
-
-
 WORDS = ErrorTexts(answer, encode_properties, decode_properties, amqp091_from_mqtt5)
 """The functions by which the HTTP front end uses AMQP's words."""
-
-
-def _backlog_quotas(config: Config) -> dict[str, int]:
-    quotas = {
-        BACKLOG_BYTES: config.log.max_backlog_bytes,
-        BACKLOG_REJECT: config.log.max_backlog_bytes_reject,
-        BACKLOG_EVICT: config.log.max_backlog_bytes_evict,
-    }
-    return {name: nbytes for name, nbytes in quotas.items() if nbytes}
-
-
-def _name(config: Config, replica: Replica | None) -> str:
-    """The name of this gateway, in the API, in metrics and in headers."""
-    return socket.gethostname() if replica is None else config.cluster.name
-
-
-def _http_options(config: Config, log: Log, replica: Replica | None) -> http.HttpOptions:
-    return http.HttpOptions(
-        http=config.http.address,
-        http_tls=config.http.tls_address,
-        management=config.management.address,
-        management_tls=config.management.tls_address,
-        metrics=config.metrics.address,
-        cluster=_name(config, replica),
-        node="" if replica is None else replica.name,
-        data_dir=Path(config.log.data_dir),
-        disk_free_limit=log.options.min_free_bytes,
-        history_bytes=config.management.history_bytes,
-        webhooks=_options(WebhookOptions, config.webhooks),
-        replication=replica,
-    )
-
-
-def _options(kind: type[Any], section: object) -> Any:
-    """The options class of a layer, filled from the section of the configuration with the same keys."""
-    named = [option.name for option in option_fields(kind) if "fixed" not in option.metadata]
-    return kind(**{name: getattr(section, name) for name in named})

@@ -137,7 +137,8 @@ def test_every_option_is_read_by_the_part_it_is_for(option: Option) -> None:
     """An option that nothing reads would be ignored in silence. Declarations of options do not count."""
     folders = ("log_core", "protocols", "router", "subscriptions", "src/penstock/cluster")
     sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py*")]
-    sources += [ROOT / "src/penstock/server.py", ROOT / "src/penstock/cli/serve.py"]
+    modules = ("server", "layer_options", "watches", "cli/serve")
+    sources += [ROOT / f"src/penstock/{module}.py" for module in modules]
     texts = (path.read_text() for path in sources if path.suffix in (".py", ".pyx"))
     assert any(re.search(rf"\.{option.key}\b", text) for text in texts)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.layer_options import file_system_bytes, spare_bytes
 from penstock.memory import MemoryAlarm, available_bytes, used_bytes
-from penstock.server import file_system_bytes, spare_bytes
 
 GB = 10**9
 MIB = 2**20

@@ -21,8 +21,8 @@ from penstock.log_core.log import Log
 from penstock.log_core.replication.entries import EntryNewer, Kind, encode
 from penstock.log_core.replication.owner import ANSWER_BOUNDS_S, boot_time
 from penstock.protocols.http.metrics.own import own_of_cluster
-from penstock.server import keep_lease
 from penstock.subscriptions.tick.tick import Tick
+from penstock.watches import keep_lease
 from tests.cluster.campaign import contents
 from tests.support.journals import MemoryJournal, Partition
 from tests.support.limits import LIMIT_S

@@ -219,6 +219,15 @@ def test_each_command_and_verb_has_help(name: str, capsys: pytest.CaptureFixture
         assert capsys.readouterr().out.startswith(f"usage: penstock {' '.join(words)} ")
 
 
+def test_help_does_not_show_the_password_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.environ", {"PENSTOCK_URL": "http://ann:s3cret@127.0.0.1:15672"})
+    with pytest.raises(SystemExit):
+        main(["queues", "list", "--help"])
+    assert "s3cret" not in capsys.readouterr().out
+
+
 def test_a_routing_key_without_an_exchange_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pub", "--queue", "q", "--routing-key", "k", "x"]) == 2
     assert "--exchange" in capsys.readouterr().err

@@ -40,8 +40,9 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     """The options that say which gateway is meant."""
     parser.add_argument(
         "--url",
-        default=os.environ.get("PENSTOCK_URL", DEFAULT_URL),
-        help="the management API, http://USER:PASSWORD@HOST:PORT (default: PENSTOCK_URL, or %(default)s; "
+        default=os.environ.get("PENSTOCK_URL") or DEFAULT_URL,
+        # Not %(default)s: the variable may have a password.
+        help=f"the management API, http://USER:PASSWORD@HOST:PORT (default: PENSTOCK_URL, or {DEFAULT_URL}; "
         "PENSTOCK_USER and PENSTOCK_PASSWORD overrule what is in it)",
     )
 

@@ -119,7 +119,9 @@ class Log(StoredLog):
         self.cache = Cache(options.tail_cache_bytes, options.read_cache_bytes)
         appender = Appender(None if clock is time.time else lambda: int(clock() * 1000))
         unwritten = Unwritten(appender, self.cache)
-        super().__init__(unwritten, appender, options.max_unsynced_bytes, options.fsync == "group")
+        super().__init__(
+            unwritten, appender, options.max_unsynced_bytes, options.fsync == "group", options.confirm_settled
+        )
         self.options = options
         self._files = files
         self._make_committer = committer
@@ -433,8 +435,10 @@ class Log(StoredLog):
         if self.failed is not None:
             self.waiting_written.fail()
             self.waiting_synced.fail()
+            self.waiting_kept.fail()
         self.waiting_written.reached(self.written_lsn)
         self.waiting_synced.reached(self.synced_lsn)
+        self.waiting_kept.reached(self.kept_lsn)
 
     def wait_synced(self, lsn: int) -> bool:
         """Flush and block until `lsn` is durable, without a loop (tests, tools). False = the log failed."""
@@ -488,6 +492,7 @@ class Log(StoredLog):
         tell_all(self.on_failed)
         self.waiting_written.fail()
         self.waiting_synced.fail()
+        self.waiting_kept.fail()
         self._backpressure.set("the log stopped", True)
 
     # Figures

@@ -31,6 +31,8 @@ class LogOptions:
     """Memory for the feeds' entries of closed segments; the rest stays in the .fdx files."""
     fsync: Literal["group", "never"] = "group"
     """"never": nothing is synced and a power cut loses confirmed messages; for tests and benchmarks only."""
+    confirm_settled: bool = False
+    """A message that all its queues have settled is confirmed when it is written, without a sync."""
     checkpoint_bytes: int = 256 * MIB
     """After this much log the tables are written to a checkpoint."""
     traffic_retention_bytes: int = 10 * GIB

@@ -64,7 +64,7 @@ class Queues:
         self._restored: set[int] = set()
         self.dirty_queues: list[Queue] = []
         self._flush_timer: Any = None
-        self._feed_users: dict[Feed, int] = {}
+        self._feeds_used = 0
         # After an unclean stop nobody knows what had been delivered: all of it may have been.
         self._unclean_until = 0 if log.recovery.clean else log.appender.next_lsn - 1
         log.before_checkpoint.append(self._anchor)
@@ -223,21 +223,21 @@ class Queues:
 
     def used(self, feed: Feed) -> None:
         """A membership of `feed` began."""
-        self._feed_users[feed] = self._feed_users.get(feed, 0) + 1
+        self._feeds_used += not feed.users
+        feed.users += 1
 
     def unused(self, feed: Feed) -> None:
         """A membership of `feed` is gone."""
-        users = self._feed_users[feed] - 1
-        if users:
-            self._feed_users[feed] = users
+        feed.users -= 1
+        if feed.users:
             return
-        del self._feed_users[feed]
+        self._feeds_used -= 1
         if self.on_feed_unused is not None:
             self.on_feed_unused(feed)
 
     def is_used(self, feed: Feed) -> bool:
         """Whether some queue still has or needs entries of `feed`."""
-        return feed in self._feed_users
+        return feed.users > 0
 
     # State records
 
@@ -261,6 +261,8 @@ class Queues:
         self._flush_timer = None
         if self.log.failed is not None:
             return  # nothing can be kept any more
+        appender = self.log.appender
+        state_lsn = appender.state_lsn
         some = self.dirty_queues[:_FLUSH_AT_ONCE]
         del self.dirty_queues[:_FLUSH_AT_ONCE]
         wait_s = 0.0
@@ -268,6 +270,7 @@ class Queues:
             if not queue.deleted and not guarded(_LOG, f"{queue!r} cannot be put yet", self._keep, queue):
                 self.dirty_queues.append(queue)
                 wait_s = self.options.cursor_flush_ms / 1000
+        appender.state_lsn = state_lsn  # nobody waits for these rows
         if self.dirty_queues:
             self._flush_timer = self.tick.after(wait_s, self._flush)
 
@@ -378,7 +381,7 @@ class Queues:
         """Figures of the registry."""
         return {
             "queues": len(self._all),
-            "feeds_used": len(self._feed_users),
+            "feeds_used": self._feeds_used,
             "cursors_dirty": len(self.dirty_queues),
         }
 

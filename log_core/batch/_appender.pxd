@@ -18,6 +18,7 @@ cdef class Appender:                  # the open batch of this tick
     cdef readonly uint64_t next_lsn
     cdef readonly uint64_t segment_base     # base LSN of the WAL segment that takes the next flush
     cdef readonly uint64_t appended_bytes   # of closed batches, ever
+    cdef public uint64_t state_lsn          # the last record that is no message for queues alone: state, delayed, units
     cdef public uint64_t synced_lsn         # written into each batch header
     cdef public uint32_t epoch
     cdef public object failure              # an exception: every append raises it

@@ -25,6 +25,9 @@ class Appender:
     next_lsn: int
     segment_base: int
     appended_bytes: int
+    state_lsn: int
+    """The last record that is more than a message for queues: a delayed one, the end of a unit, state that
+    somebody may wait for. State that nobody waits for does not count: its writer sets this back."""
     synced_lsn: int
     epoch: int
     failure: Exception | None

@@ -339,7 +339,7 @@ cdef class Appender:
         record.flags = (flags & ~(F_LIST | F_UNROUTED)) | F_DELAYED
         record.priority = priority
         record.enc = enc
-        lsn = self.next_lsn
+        lsn = self.state_lsn = self.next_lsn
         self.set_delay(due_ms, place if place else lsn)
         self.count += 1
         self.next_lsn = lsn + 1
@@ -367,7 +367,7 @@ cdef class Appender:
         record.flags = F_PERSISTENT | (F_TOMBSTONE if tombstone else 0)
         if self.has_origins:
             self.set_origin(0)
-        lsn = self.next_lsn
+        lsn = self.state_lsn = self.next_lsn
         self.count += 1
         self.next_lsn = lsn + 1
         return lsn
@@ -403,6 +403,7 @@ cdef class Appender:
         if self.unit:
             return
         self.close_batch()                   # without MORE, since the unit is over
+        self.state_lsn = self.next_lsn - 1
         if PyList_GET_SIZE(self.closed) > self.unit_first:
             batch = self.closed[PyList_GET_SIZE(self.closed) - 1]
             if batch.header.attrs & ATTR_MORE:

@@ -23,6 +23,7 @@ cdef class Feed:
     cdef readonly uint64_t end     # number of entries ever pushed
     cdef readonly uint64_t persistent_end   # index after the last entry of a PERSISTENT record
     cdef public dict waiters       # keys: objects with .wake(), called by the tick after the write
+    cdef public uint32_t users     # memberships of queues; a reader of another kind counts none
     cdef public bint dirty         # pushed since the last Unwritten.take_dirty
     cdef public bint dropped
     cdef public bint is_history    # its entries lie in a file of its own

@@ -40,6 +40,8 @@ class Feed:
         """The index after the last entry of a PERSISTENT record; 0: there is none."""
     waiters: dict[Waiter, None]
     """Queues that are caught up and want to be woken by the next entry; they put themselves in."""
+    users: int
+    """Memberships of queues. 0: no queue needs it, but a stream may keep it."""
     dirty: bool
     """Pushed to since the last `Unwritten.take_dirty`."""
     is_history: bool

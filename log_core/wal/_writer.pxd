@@ -13,15 +13,19 @@ cdef class Writer:
     cdef readonly Unwritten unwritten
     cdef ActiveFile active                  # None until the log has started
     cdef readonly Waiters waiting_written, waiting_synced
+    cdef readonly Waiters waiting_kept      # for `kept_lsn`; unless `confirms_settled` it is `waiting_synced`
     cdef public object failed
     cdef public object before_flush
     cdef public uint64_t written_lsn, synced_lsn
+    cdef readonly uint64_t kept_lsn         # all up to here is synced, or settled by all its queues
     cdef public uint64_t checkpoint_at      # in appended bytes
     cdef readonly uint64_t written_bytes
     cdef public uint64_t synced_bytes
     cdef readonly uint64_t noted_lsn
     cdef uint64_t max_unsynced_bytes
     cdef readonly bint syncs
+    cdef readonly bint confirms_settled     # what all its queues have settled need not be synced
+    cdef bint sync_later                    # `flush` leaves the sync to `settled`
     cdef readonly uint64_t write_ns         # spent in writes, of those that failed too
     cdef bint full                          # the last write found no room
     cdef bint late                          # more than `max_unsynced_bytes` waited for the disk
@@ -31,3 +35,7 @@ cdef class Writer:
     cdef int await_written(self, uint64_t lsn, Awaiting who) except -1
     cdef int await_synced(self, uint64_t lsn, Awaiting who) except -1
     cdef int write(self, list batches) except -1
+    cdef int await_kept(self, uint64_t lsn, Awaiting who) except -1
+    cdef bint awaits_sync(self) noexcept
+    cdef bint wants_sync(self, Waiters waiting) noexcept
+    cdef int settled(self, uint64_t lsn) except -1

@@ -17,6 +17,8 @@ class Writer:
     """Bytes that the next `flush` writes."""
     waiting_written: Waiters
     waiting_synced: Waiters
+    waiting_kept: Waiters
+    """For `kept_lsn`; unless `confirms_settled` it is `waiting_synced`."""
     failed: Exception | None
     """Set once a write or sync failed; nothing is accepted or confirmed any more."""
     before_flush: Callable[[], object] | None
@@ -25,6 +27,11 @@ class Writer:
     """The last LSN that survives a kill -9."""
     synced_lsn: int
     """The last LSN that survives a power cut."""
+    kept_lsn: int
+    """The last LSN up to which each record is synced, or a message that all its queues have settled. Equal to
+    `synced_lsn` unless `confirms_settled`."""
+    confirms_settled: bool
+    """Whether a message that all its queues have settled is confirmed without a sync."""
     write_ns: int
     """Nanoseconds spent in writes."""
     written_bytes: int
@@ -44,7 +51,12 @@ class Writer:
     """Descriptors of files that are full and not durable yet."""
 
     def __init__(
-        self, unwritten: Unwritten, appender: Appender, max_unsynced_bytes: int, syncs: bool
+        self,
+        unwritten: Unwritten,
+        appender: Appender,
+        max_unsynced_bytes: int,
+        syncs: bool,
+        confirms_settled: bool = False,
     ) -> None: ...
     def begin(self, active: ActiveFile, last_lsn: int) -> None:
         """Write to that file from now on; all up to `last_lsn` is durable."""

@@ -17,22 +17,24 @@ cdef inline uint64_t now_ns() noexcept:
 
 cdef class Writer:
     def __init__(self, Unwritten unwritten not None, Appender appender not None, uint64_t max_unsynced_bytes,
-                 bint syncs):
+                 bint syncs, bint confirms_settled=False):
         self.unwritten = unwritten
         self.appender = appender
         self.max_unsynced_bytes = max_unsynced_bytes
         self.syncs = syncs
+        self.confirms_settled = confirms_settled and syncs
         self.closing = ()
         self.waiting_written = Waiters()
         self.waiting_synced = Waiters()
+        self.waiting_kept = Waiters() if self.confirms_settled else self.waiting_synced
 
     def begin(self, ActiveFile active not None, uint64_t last_lsn):
         self.active = active
-        self.written_lsn = self.synced_lsn = self.noted_lsn = self.appender.synced_lsn = last_lsn
+        self.written_lsn = self.synced_lsn = self.kept_lsn = self.noted_lsn = self.appender.synced_lsn = last_lsn
 
     @property
     def awaited(self):
-        return self.waiting_written.count > 0 or self.waiting_synced.count > 0
+        return self.waiting_written.count > 0 or self.awaits_sync()
 
     @property
     def backlog_bytes(self):
@@ -46,14 +48,16 @@ cdef class Writer:
         if self.failed is not None:
             self.waiting_written.fail()
             self.waiting_synced.fail()
+            self.waiting_kept.fail()
             return
         if PyList_GET_SIZE(batches) or PyList_GET_SIZE(self.active.pending):
             self.write(batches)
         if self.waiting_written.count:
             self.waiting_written.reached(self.written_lsn)
-        if self.waiting_synced.count:
+        if self.awaits_sync():
             self.waiting_synced.reached(self.synced_lsn)
-            if self.waiting_synced.count:
+            self.waiting_kept.reached(self.kept_lsn)
+            if self.awaits_sync() and not self.sync_later:
                 self.sync()
 
     def when_synced(self, uint64_t lsn, callback not None):
@@ -63,6 +67,17 @@ cdef class Writer:
         elif lsn <= self.written_lsn:
             self.sync()
 
+    cdef int settled(self, uint64_t lsn) except -1:
+        """All up to `lsn` that is not synced has been settled by all its queues: tell who waits for that."""
+        lsn = min(lsn, self.written_lsn)
+        if lsn > self.kept_lsn and self.failed is None:
+            self.kept_lsn = lsn
+            self.waiting_kept.reached(lsn)
+        return 0
+
+    cdef bint awaits_sync(self) noexcept:
+        return self.waiting_synced.count > 0 or self.waiting_kept.count > 0
+
     cdef int await_written(self, uint64_t lsn, Awaiting who) except -1:
         """Have `who` told by the `flush` that writes `lsn`, which is not written yet."""
         self.waiting_written.put(lsn, who)
@@ -71,7 +86,14 @@ cdef class Writer:
     cdef int await_synced(self, uint64_t lsn, Awaiting who) except -1:
         """The same when it is durable; `lsn` is not durable yet."""
         self.waiting_synced.put(lsn, who)
-        if lsn <= self.written_lsn and self.failed is None:
+        if lsn <= self.written_lsn and self.failed is None and not self.sync_later:
+            self.sync()
+        return 0
+
+    cdef int await_kept(self, uint64_t lsn, Awaiting who) except -1:
+        """The same when it is kept: for confirms of messages."""
+        self.waiting_kept.put(lsn, who)
+        if lsn <= self.written_lsn and self.failed is None and not self.sync_later:
             self.sync()
         return 0
 
@@ -91,14 +113,20 @@ cdef class Writer:
         self.synced_bytes = max(self.synced_bytes, mark)
         if lsn > self.synced_lsn:
             self.synced_lsn = self.appender.synced_lsn = lsn
+            self.kept_lsn = max(self.kept_lsn, lsn)
         if self.closing:
             self.release_closed(lsn)
         self.waiting_synced.reached(lsn)
-        if self.waiting_synced.count and self.waiting_synced.at(0).lsn <= self.written_lsn:
+        self.waiting_kept.reached(self.kept_lsn)
+        if self.wants_sync(self.waiting_synced) or self.wants_sync(self.waiting_kept):
             self.sync()
         if self.late and self.appender.appended_bytes - self.synced_bytes <= self.max_unsynced_bytes // 2:
             self.late = False
             self.behind(False)
+
+    cdef bint wants_sync(self, Waiters waiting) noexcept:
+        """Whether somebody waits for what is written."""
+        return waiting.count > 0 and waiting.at(0).lsn <= self.written_lsn
 
     cdef int write(self, list batches) except -1:
         cdef uint64_t backlog
@@ -120,7 +148,7 @@ cdef class Writer:
         self.written_lsn = self.appender.next_lsn - 1
         self.written_bytes = self.appender.appended_bytes
         if not self.syncs:
-            self.synced_lsn = self.appender.synced_lsn = self.written_lsn
+            self.synced_lsn = self.kept_lsn = self.appender.synced_lsn = self.written_lsn
             self.synced_bytes = self.written_bytes
         else:
             backlog = self.written_bytes - self.synced_bytes

@@ -164,14 +164,14 @@ cdef class Stream(Sink):
         """Send the answers that may go, and have `reached` called for the others."""
         cdef Writer writer = self.tick.writer
         cdef QuickReader quick = self.quick
-        cdef Py_ssize_t left = quick.answer(self.out, writer.written_lsn, writer.synced_lsn)
+        cdef Py_ssize_t left = quick.answer(self.out, writer.written_lsn, writer.kept_lsn)
         if left < 0:
             self.answer()
             return 0
         if left:
-            if quick.await_synced > self.awaited_synced and quick.await_synced > writer.synced_lsn:
+            if quick.await_synced > self.awaited_synced and quick.await_synced > writer.kept_lsn:
                 self.awaited_synced = quick.await_synced
-                writer.await_synced(quick.await_synced, self)
+                writer.await_kept(quick.await_synced, self)
             if quick.await_written > self.awaited_written and quick.await_written > writer.written_lsn:
                 self.awaited_written = quick.await_written
                 writer.await_written(quick.await_written, self)

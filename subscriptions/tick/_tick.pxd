@@ -30,6 +30,11 @@ cdef class TickBase:
     cdef bint scheduled, running, writes_later
     cdef double quick_at, read_at           # of the last lone read that was one; of the one that is being read
     cdef list queues, sinks                 # ready; with output
+    cdef list handed                        # feeds whose new entries this turn hands out, if the writer asks; or None
+    cdef unsigned long long handed_lsn      # all up to here was handed out, in this turn or before
+    cdef unsigned long long handed_first    # the first of this turn
+    cdef unsigned long long settled_lsn     # all up to here was settled by its queues, or synced
+    cdef bint only_messages                 # that was all
     cdef list relieved                      # of the sinks that were full those that are not any more
     cdef readonly unsigned long long turns
     cdef double serves_until                # on `clock`: nothing is handed out afterwards
@@ -47,6 +52,7 @@ cdef class TickBase:
     cdef int run_behind_reads(self) except -1
     cdef bint may_write_later(self) except -1
     cdef int hand_out(self, bint at_once) except -1
+    cdef int note_settled(self) except -1
     cdef int wake_relieved(self) except -1
     cdef int write_later(self) except -1
     cdef int begin(self) except -1

@@ -22,12 +22,16 @@ are read in between. Knows no protocol, no queue's inside, no file.
 
 import logging
 
+from cpython.dict cimport PyDict_Size
 from cpython.list cimport PyList_GET_SIZE
 from libc.math cimport INFINITY
+from libc.stdint cimport uint32_t
 
+from penstock.log_core.feeds._feed cimport Feed
 from penstock.log_core.wal._unwritten cimport Unwritten
 from penstock.log_core.wal._waiters cimport Awaiting
 from penstock.log_core.wal._writer cimport Writer
+from penstock.subscriptions.cursor._cursor cimport Cursor
 from penstock.subscriptions.cursor._events cimport EVENTS, append_events
 from penstock.subscriptions.cursor._take_result import release
 from penstock.subscriptions.tick._fast_path cimport Served, deliver_directly
@@ -181,6 +185,8 @@ cdef class TickBase:
                 self.flush()
             else:
                 self.write_later()
+            if self.handed is not None:
+                self.note_settled()
         finally:
             self.end()
         return 0
@@ -189,7 +195,7 @@ cdef class TickBase:
         cdef Writer writer = self.writer
         return (
             writer is not None and EVENTS.n == 0 and writer.before_flush is None and writer.failed is None
-            and writer.waiting_written.count == 0 and writer.waiting_synced.count == 0
+            and writer.waiting_written.count == 0 and not writer.awaits_sync()
             and writer.appender.appended_bytes + writer.appender.blob_size - writer.written_bytes < LATER_BYTES
         )
 
@@ -199,8 +205,39 @@ cdef class TickBase:
         if self.holding:
             return 0        # the feeds stay in the list
         feeds = self.unwritten.take_dirty()
+        if self.writer is not None and self.writer.confirms_settled:
+            self.handed = feeds
+            self.handed_first = self.handed_lsn + 1
+            self.handed_lsn = self.writer.appender.next_lsn - 1
+            self.only_messages = self.writer.appender.state_lsn < self.handed_first
         if feeds:
             deliver_directly(feeds, at_once, self.clock, PUMP_S)
+        return 0
+
+    cdef int note_settled(self) except -1:
+        """Tell the log if all that was handed out so far has been settled by all queues that got it.
+
+        Such a queue waits at its feeds, and has nothing ready or out. A feed that a stream reads, or nobody,
+        has no queue, and needs the disk. One record that is not settled makes all behind it wait for a sync.
+        """
+        cdef list feeds = self.handed
+        cdef Feed feed
+        cdef Cursor cursor
+        self.handed = None
+        self.settled_lsn = max(self.settled_lsn, self.writer.kept_lsn)
+        if not self.only_messages or self.settled_lsn + 1 < self.handed_first:
+            return 0
+        for feed in feeds:
+            if feed.users == 0 or <uint32_t>PyDict_Size(feed.waiters) != feed.users:
+                return 0
+            for queue in feed.waiters:
+                if not isinstance(queue, Served):
+                    return 0
+                cursor = queue.cursor
+                if cursor.outstanding or cursor.ready_count():
+                    return 0
+        self.settled_lsn = max(self.settled_lsn, self.handed_lsn)
+        self.writer.settled(self.settled_lsn)
         return 0
 
     def run(self):
@@ -208,12 +245,17 @@ cdef class TickBase:
         try:
             if EVENTS.n:
                 append_events(self.unwritten.appender)
+            if self.writer is not None and self.writer.confirms_settled:
+                self.writer.sync_later = True
             self.log.flush()
             self.hand_out(False)
             self.wake_relieved()
             self.pump()
             release()
             self.flush()
+            if self.handed is not None:
+                self.note_settled()
+                self.flush()
         finally:
             self.end()
 
@@ -242,6 +284,8 @@ cdef class TickBase:
                     self.log.flush()
                 else:
                     self.write_later()
+            if self.handed is not None:
+                self.note_settled()
             reader.served()         # what waited for the write only can be said at once
             self.flush()
         finally:
@@ -269,6 +313,10 @@ cdef class TickBase:
 
     cdef int end(self) except -1:
         self.running = False
+        if self.writer is not None and self.writer.sync_later:
+            self.writer.sync_later = False
+            if self.writer.awaits_sync():
+                self.writer.sync()
         if (self.queues and not self.holding) or self.sinks or self.relieved:
             self.schedule()
         return 0

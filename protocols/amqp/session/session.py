@@ -360,7 +360,7 @@ class Session:
             self.fail(hard(541, "the log failed; see the broker logfile"), (0, 0))
             return
         synced = self.log.synced_lsn
-        if self.codec.confirm(self.log.written_lsn, synced):
+        if self.codec.confirm(self.log.written_lsn, self.log.kept_lsn):
             self.dirty()
         for channel in list(self._gated):
             channel.gate.release(synced)

@@ -100,6 +100,17 @@ class Log:
             when="never for real data",
         ),
     )
+    confirm_settled: bool = field(
+        default=False,
+        metadata=option(
+            Switch(),
+            "Confirm a durable message that consumers settle at once, for example by automatic "
+            "acknowledgement, when it is written, without waiting for the disk. Only if every queue that "
+            "got it has settled it. After a power cut such a message may be missing from replays.",
+            when="publishers wait for each confirm, consumers take messages at once, and no replay must be "
+            "complete",
+        ),
+    )
     checkpoint_bytes: int = field(
         default=256 * MIB,
         metadata=option(

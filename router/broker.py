@@ -145,6 +145,8 @@ class Broker:
         """How much may be published per second."""
         self.rewrite = rewrite
         """Makes dead letters; None: queues with a dead-letter exchange cannot be used."""
+        self.annotated: Callable[[Record, bytes], Record] | None = None
+        """The record with the note that consumers left on it (`Cursor.note`); None: they leave none."""
         self.headers_of: Callable[[Record], Arguments] | None = None
         """Tells the headers of a record; None: no backfill through headers exchanges."""
         self.dead_letters: Counter[tuple[str, str, bool]] = Counter()

@@ -283,7 +283,7 @@ class Publishing:
             if entry.bury_refused is not None:
                 now_ms = self._log.now_ms()
                 record = Record(lsn, key, props, body, (), flags, priority, enc, now_ms, ttl_ms, origin)
-                entry.bury_refused(record, "maxlen")
+                entry.bury_refused(record, "maxlen", b"")
         return Published(lsn, route, bool(refusing))
 
     def statistics(self) -> dict[str, int]:

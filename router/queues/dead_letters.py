@@ -78,7 +78,9 @@ def bury_of(vhost: VhostState, entry: QueueEntry) -> Bury | None:
         and entry.effective.get("x-overflow") == "reject-publish"
     )
 
-    def bury(record: Record, reason: str) -> bool:
+    def bury(record: Record, reason: str, note: bytes) -> bool:
+        if note and broker.annotated is not None:
+            record = broker.annotated(record, note)
         assert broker.rewrite is not None, "a broker with dead letters is opened with `rewrite`"
         letter = broker.rewrite(record, Death(entry.name, reason, broker.log.now_ms() // 1000, key))
         words = broker.delayed.words

@@ -46,6 +46,7 @@ from penstock.protocols.amqp import endpoint as amqp
 from penstock.protocols.amqp.codec.errors import answer
 from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties, headers_of
 from penstock.protocols.amqp.messages import dead_letters, delay
+from penstock.protocols.amqp10.messages.annotating import annotated
 from penstock.protocols.amqp10.options import Options as Amqp10Options
 from penstock.protocols.http import serve as http
 from penstock.protocols.http.management.definitions.loading import Import, load_file, load_parts
@@ -312,6 +313,7 @@ async def running(
         handover=None if crew is None else crew.handover,
     )
     broker.headers_of = headers_of
+    broker.annotated = annotated
     registry = Registry()
     registry.memory = memory = watch_memory(config, log, tick)
     front_ends = registry.front_ends

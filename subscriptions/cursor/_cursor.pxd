@@ -1,7 +1,7 @@
 # `Cursor` for other kernels. The words are in _cursor.pyi; the result of a take is in _take_result.pxd.
 
 cimport cython
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from penstock.log_core.feeds._feed cimport Feed
 from penstock.subscriptions.cursor._cursor_limits cimport CursorLimits
@@ -17,6 +17,7 @@ cdef class Cursor(CursorLimits):
     cpdef void settle_taken(self, Py_ssize_t first=*, Py_ssize_t step=*) noexcept
     cpdef int reject(self, uint64_t seq) except -1
     cpdef bint requeue(self, uint64_t seq) except -1
+    cpdef bint release(self, uint64_t seq) except -1
     cpdef bint unsend(self, uint64_t seq) except -1
     cpdef void unhold(self, uint64_t seq) noexcept
     cpdef Py_ssize_t requeue_all(self) except -1
@@ -33,10 +34,11 @@ cdef class Cursor(CursorLimits):
     cdef void _loose(self, Entry* entry) noexcept
     cdef void _give(self, uint64_t seq, Entry* entry) noexcept
     cdef void _missing(self, uint64_t pos)
-    cdef int _stale(self, uint64_t pos, uint16_t count, int64_t* now) except -1
+    cdef int _stale(self, uint64_t pos, uint32_t count, int64_t* now) except -1
     cdef int _report(self) except -1
     cdef int _drop(self, uint64_t seq, str why) except -1
     cdef void _settle(self, uint64_t seq, Entry* entry) noexcept
     cdef void _wake_queue(self) noexcept
+    cdef int _again(self, uint64_t seq, Entry* entry) except -1
     cdef int _ready(self, uint64_t seq, Entry* entry) except -1
     cdef void _unready(self) noexcept

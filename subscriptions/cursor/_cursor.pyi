@@ -262,6 +262,21 @@ class Cursor:
         Messages that reached `delivery_limit` go the way of `reject`.
         """
 
+    def release(self, seq: int) -> bool:
+        """`requeue` of what was not processed, which is no failure: it counts to no `delivery_limit`.
+
+        With a limit of 0 nothing is given twice, and it is a requeue.
+        """
+
+    def note(self, seq: int, note: bytes) -> bool:
+        """Keep `note` with the message of a delivery that is out, until that is done; the state record has it.
+
+        It replaces an earlier one. False: all notes together would have more than 1 MiB; nothing changed.
+        """
+
+    def note_of(self, pos: int) -> bytes:
+        """The note of the message at that position; empty: there is none."""
+
     def retries_of(self, seq: int) -> int:
         """How often it was given back; -1: it is not out, or `requeue` would not let it come again."""
 

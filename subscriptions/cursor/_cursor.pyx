@@ -50,6 +50,7 @@ from penstock.subscriptions.cursor._window cimport (
     LOOSE,
     OUT,
     READY,
+    RELEASED_MAX,
     SEQ_BITS,
     Entry,
     Window,
@@ -132,7 +133,7 @@ cdef class Cursor(CursorLimits):
             if not find_record(self._log, entry.pos):
                 self._missing(entry.pos)
                 return 0
-            stale = self._stale(entry.pos, entry.count, now)
+            stale = self._stale(entry.pos, entry.count + entry.released, now)
             if stale == FULL:
                 return 0
             self._unready()
@@ -255,7 +256,7 @@ cdef class Cursor(CursorLimits):
         cdef CursorRules rules
         cdef uint64_t seq
         cdef Entry* entry
-        cdef uint16_t count = 0
+        cdef uint16_t count = 0, released = 0
         cdef int stale
         if self._runs != NULL:
             run = run_of(&self._runs, pos)
@@ -264,6 +265,7 @@ cdef class Cursor(CursorLimits):
                     self._skip(pos)
                     return 0
                 count = run.count
+                released = run.released
         if unwanted:                        # without a look at the record, which may be on disk
             uncount(&self._members, pos)
             self._skip(pos)
@@ -271,7 +273,7 @@ cdef class Cursor(CursorLimits):
         if not find_record(self._log, pos):
             self._missing(pos)
             return 2
-        stale = self._stale(pos, count, now)
+        stale = self._stale(pos, count + released, now)
         if stale == FULL:
             return 2
         if self._gathers and self._rules.caps and len(self._rules.excess) >= REPORTED_MAX:
@@ -279,6 +281,8 @@ cdef class Cursor(CursorLimits):
             return 2
         uncount(&self._members, pos)
         if stale == 1:
+            if self._notes is not None:
+                self._forget(pos)
             self._skip(pos)
             return 0
         if is_full(&self._window):
@@ -290,9 +294,10 @@ cdef class Cursor(CursorLimits):
         entry.match = match
         entry.size = 0
         entry.count = count
+        entry.released = released
         entry.level = 0
         entry.slot = 0
-        if count:
+        if count or released:
             self._window.touched = seq
         self.frontier = pos
         rules = self._rules
@@ -327,10 +332,12 @@ cdef class Cursor(CursorLimits):
         item.index = <uint32_t>(entry.pos - READ.base)
         item.match = entry.match
         item.count = entry.count
-        item.redelivered = entry.count > 0 or entry.pos <= self.unclean_until
+        item.released = entry.released
+        item.noted = self._notes is not None and entry.pos in self._notes
+        item.redelivered = entry.count > 0 or entry.released > 0 or entry.pos <= self.unclean_until
         if item.redelivered:
             TAKEN.plain = False
-            if entry.count and self._rules is not None and self._rules.tells_count:
+            if (entry.count or entry.released) and self._rules is not None and self._rules.tells_count:
                 item.redelivered = COUNTED
         TAKEN.n += 1
 
@@ -340,7 +347,7 @@ cdef class Cursor(CursorLimits):
         else:
             TAKEN.cold = pos
 
-    cdef int _stale(self, uint64_t pos, uint16_t count, int64_t* now) except -1:
+    cdef int _stale(self, uint64_t pos, uint32_t count, int64_t* now) except -1:
         """1 when nobody may have the record: lost, its time is over, or it missed an offline session; else 0.
 
         REPORTED: its time is over, and `on_expired` is to be told. FULL: the same, but this take has told enough.
@@ -411,7 +418,7 @@ cdef class Cursor(CursorLimits):
         cdef Py_ssize_t n = 0
         cdef Entry* ring = window.ring
         cdef Entry* entry
-        if EVENTS.kinds or seq < window.head or window.tail < seq or window.tail - seq < count:
+        if EVENTS.kinds or self._notes is not None or seq < window.head or window.tail < seq or window.tail - seq < count:
             for at in range(seq, seq + count):
                 self.settle(at)
             return
@@ -452,6 +459,8 @@ cdef class Cursor(CursorLimits):
 
     cdef void _settle(self, uint64_t seq, Entry* entry) noexcept:
         entry.state = DONE
+        if self._notes is not None:
+            self._forget(entry.pos)
         if entry.slot:
             let_go(self._rules, entry)
         if seq > self._window.touched:
@@ -491,10 +500,26 @@ cdef class Cursor(CursorLimits):
                 self._loose(entry)
                 self._rules.on_refused(seq, "delivery_limit")
             return True
-        self._ready(seq, entry)
-        entry.state = READY
+        self._again(seq, entry)
         if entry.count < 0xFFFF:
             entry.count += 1
+        return True
+
+    cpdef bint release(self, uint64_t seq) except -1:
+        cdef Entry* entry = entry_of(&self._window, seq)
+        if entry == NULL or entry.state != OUT:
+            return False
+        if self._rules is not None and self._rules.delivery_limit == 0:
+            return self.requeue(seq)            # nothing is given twice
+        self._again(seq, entry)
+        if entry.released < RELEASED_MAX:
+            entry.released += 1
+        return True
+
+    cdef int _again(self, uint64_t seq, Entry* entry) except -1:
+        """It was delivered, and is READY at its place; the caller counts it."""
+        self._ready(seq, entry)
+        entry.state = READY
         if seq > self._window.touched:
             self._window.touched = seq
         self.outstanding -= 1
@@ -504,7 +529,7 @@ cdef class Cursor(CursorLimits):
         self._mark_dirty()
         if not self.scheduled and self.queue is not None:
             self.queue.wake()
-        return True
+        return 0
 
     def retries_of(self, uint64_t seq):
         cdef Entry* entry = entry_of(&self._window, seq)

@@ -121,6 +121,9 @@ cdef class CursorLimits(CursorState):
             self._rules.bytes = self._rules.ahead = 0
         if to - 1 > self.frontier:
             self._skip(to - 1)
+        if self._notes is not None:
+            for pos in [pos for pos in self._notes if pos < to and self.fate(pos) == "done"]:
+                self._forget(pos)
         self._mark_dirty()
         return n - self.ready_count()
 

@@ -21,6 +21,7 @@ cdef class CursorState(TakeResult):
     cdef Window _window
     cdef Members _members
     cdef Runs* _runs                        # NULL: nothing above the frontier is known
+    cdef dict _notes                        # bytes by position, of what is not done; None: there are none
     cdef readonly uint64_t frontier         # the highest position looked at
     cdef readonly Py_ssize_t outstanding    # taken and neither settled nor given back
     cdef readonly uint64_t settled, requeued
@@ -42,3 +43,4 @@ cdef class CursorState(TakeResult):
     cdef uint64_t _undone(self) noexcept
     cdef uint64_t _floor(self) noexcept
     cdef void _mark_dirty(self) noexcept
+    cdef void _forget(self, uint64_t pos) noexcept

@@ -13,7 +13,7 @@ from penstock.log_core.maintenance._seal cimport Needs
 from penstock.subscriptions.cursor._backlog_count cimport count_untaken
 from penstock.subscriptions.cursor._memberships cimport Member, add_member, end_of, free_members, remove_member
 from penstock.subscriptions.cursor._ranges cimport add_run, free_runs, last_known
-from penstock.subscriptions.cursor._state_record cimport StateReader, decode_runs, encode_state
+from penstock.subscriptions.cursor._state_record cimport StateReader, decode_notes, decode_runs, encode_state
 from penstock.subscriptions.cursor._take_result cimport MATCH_SET, TakeResult
 from penstock.subscriptions.cursor._window cimport (
     DONE,
@@ -28,6 +28,10 @@ from penstock.subscriptions.cursor._window cimport (
 )
 
 from penstock.errors import SubscriptionError
+
+cdef enum:
+    NOTES_MAX = 1 << 20         # bytes of a cursor's notes: they stand in each state record
+    NOTE_OVERHEAD = 128         # what a note costs beside its own bytes
 
 
 cdef class CursorState(TakeResult):
@@ -153,7 +157,7 @@ cdef class CursorState(TakeResult):
     def refuse(self, uint64_t pos):
         if pos <= self._floor():
             raise ValueError(f"position {pos} is not behind everything this cursor knows")
-        add_run(&self._runs, pos, pos, 0, True)
+        add_run(&self._runs, pos, pos, 0, 0, True)
         self._mark_dirty()
 
     cdef uint64_t _undone(self) noexcept:
@@ -195,6 +199,33 @@ cdef class CursorState(TakeResult):
 
     def idle(self):
         idle_window(&self._window)
+
+    # Notes
+
+    def note(self, uint64_t seq, bytes note not None):
+        cdef Entry* entry = entry_of(&self._window, seq)
+        cdef Py_ssize_t size = len(note) + NOTE_OVERHEAD
+        if entry == NULL or entry.state != OUT:
+            return True
+        if self._notes is not None:
+            for pos, other in self._notes.items():
+                size += len(other) + NOTE_OVERHEAD if pos != entry.pos else 0
+        if size > NOTES_MAX:
+            return False
+        if self._notes is None:
+            self._notes = {}
+        self._notes[entry.pos] = note
+        self._mark_dirty()
+        return True
+
+    def note_of(self, uint64_t pos):
+        return b"" if self._notes is None else self._notes.get(pos, b"")
+
+    cdef void _forget(self, uint64_t pos) noexcept:
+        """The position is done, and so is its note; the caller saw that there are notes."""
+        self._notes.pop(pos, None)
+        if not self._notes:
+            self._notes = None
 
     # The positions that are needed
 
@@ -278,7 +309,7 @@ cdef class CursorState(TakeResult):
 
     def state(self, Py_ssize_t runs_max=1000, bint final=False):
         return encode_state(&self._window, &self._members, self._runs, self.frontier, self.unclean_until,
-                            runs_max, final)
+                            runs_max, final, self._notes)
 
     def clean(self):
         self.dirty = False
@@ -310,4 +341,5 @@ cdef class CursorState(TakeResult):
             if to_pos:
                 self._close(member, to_pos, feed.index_of(to_pos))
         decode_runs(reader, self._window.done_to, &self._runs)
+        self._notes = decode_notes(reader, self._window.done_to)
         return missing

@@ -5,12 +5,12 @@ Positions are asked for in ascending order; what was passed is forgotten, and th
 """
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
-from libc.stdint cimport uint16_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint64_t
 
 from penstock.log_core.feeds._feed cimport Feed
 
 
-cdef int add_run(Runs** runs, uint64_t first, uint64_t last, uint16_t count, bint done) except -1:
+cdef int add_run(Runs** runs, uint64_t first, uint64_t last, uint16_t count, uint8_t released, bint done) except -1:
     """One more behind all others."""
     cdef Runs* all_runs = runs[0]
     cdef Run* run
@@ -29,6 +29,7 @@ cdef int add_run(Runs** runs, uint64_t first, uint64_t last, uint16_t count, bin
     run.first = first
     run.last = last
     run.count = count
+    run.released = released
     run.done = done
     all_runs.n += 1
     return 0

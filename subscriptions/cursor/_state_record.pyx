@@ -2,10 +2,13 @@
 
     version u8 = 1 | mark | unclean_until
     members n, then n x: feed id | tag | from_pos | to_pos (0 = open)
-    runs n, then n x: first - last of the run before (mark for run 0) | last - first | count << 1 | done
+    runs n, then n x: first - last of the run before (mark for run 0) | last - first | kind
+        kind = released << 17 | count << 1 | done
+    notes n, then n x: position - mark | size | bytes          (where there are some)
 
 Runs are ascending, apart, and above the mark. One that is not done says how often its records were delivered
-before. Nothing else of a window is kept: what was out comes back.
+before: `count` times that failed, `released` times that did not. Nothing else of a window is kept: what was
+out comes back.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -14,7 +17,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint64_t
 from penstock.log_core.feeds._feed cimport Feed
 from penstock.subscriptions.cursor._memberships cimport Member, Members
 from penstock.subscriptions.cursor._ranges cimport Run, Runs, add_run
-from penstock.subscriptions.cursor._window cimport DONE, OUT, Entry, Window, undone_of
+from penstock.subscriptions.cursor._window cimport DONE, OUT, RELEASED_MAX, Entry, Window, undone_of
 
 from penstock.errors import SubscriptionError
 
@@ -29,16 +32,18 @@ cdef struct Draft:              # the runs of a record while it is made
 
 # Encoding
 
-cdef inline void _add_run(Draft* draft, uint64_t first, uint64_t last, uint16_t count, bint done) noexcept nogil:
+cdef inline void _add_run(Draft* draft, uint64_t first, uint64_t last, uint16_t count, uint8_t released, bint done) noexcept nogil:
     """One more run, or more of the last; what is over the limit is left out, and all after it."""
     cdef Run* run
-    if draft.n and not draft.broken and draft.runs[draft.n - 1].done == done and draft.runs[draft.n - 1].count == count:
-        draft.runs[draft.n - 1].last = last
+    run = &draft.runs[max(draft.n - 1, <Py_ssize_t>0)]
+    if draft.n and not draft.broken and run.done == done and run.count == count and run.released == released:
+        run.last = last
     elif draft.n < draft.limit:
         run = &draft.runs[draft.n]
         run.first = first
         run.last = last
         run.count = count
+        run.released = released
         run.done = done
         draft.n += 1
         draft.broken = False
@@ -50,12 +55,12 @@ cdef inline void _add_run(Draft* draft, uint64_t first, uint64_t last, uint16_t 
 cdef inline void _add_entry(Draft* draft, Entry* entry, uint64_t first, bint final) noexcept nogil:
     cdef uint16_t count = entry.count
     if entry.state == DONE:
-        _add_run(draft, first, entry.pos, 0, True)
+        _add_run(draft, first, entry.pos, 0, 0, True)
         return
     if final and entry.state == OUT and count < 0xFFFF:
         count += 1
-    if count:
-        _add_run(draft, first, entry.pos, count, False)
+    if count or entry.released:
+        _add_run(draft, first, entry.pos, count, entry.released, False)
     else:
         draft.broken = True         # neither done nor delivered before: no run
 
@@ -72,11 +77,11 @@ cdef void _add_all(Draft* draft, Window* window, Runs* runs, uint64_t mark, uint
             if entry.state == DONE:
                 continue
             if entry.pos > before + 1:
-                _add_run(draft, before + 1, entry.pos - 1, 0, True)
+                _add_run(draft, before + 1, entry.pos - 1, 0, 0, True)
             _add_entry(draft, entry, entry.pos, final)
             before = entry.pos
     if before < window.done_to:
-        _add_run(draft, before + 1, window.done_to, 0, True)
+        _add_run(draft, before + 1, window.done_to, 0, 0, True)
         before = window.done_to
     if not final and window.touched + 1 < tail:
         tail = window.touched + 1
@@ -89,7 +94,7 @@ cdef void _add_all(Draft* draft, Window* window, Runs* runs, uint64_t mark, uint
             run = &runs.runs[i]
             if run.last > frontier:
                 draft.broken = True
-                _add_run(draft, max(run.first, frontier + 1), run.last, run.count, run.done)
+                _add_run(draft, max(run.first, frontier + 1), run.last, run.count, run.released, run.done)
 
 
 cdef inline uint8_t* _put_varint(uint8_t* p, uint64_t value) noexcept nogil:
@@ -102,8 +107,11 @@ cdef inline uint8_t* _put_varint(uint8_t* p, uint64_t value) noexcept nogil:
 
 
 cdef bytes encode_state(Window* window, Members* members, Runs* runs, uint64_t frontier, uint64_t unclean_until,
-                        Py_ssize_t runs_max, bint final):
-    """The record; runs after the first `runs_max` are left out. `final`: what is out counts as given back."""
+                        Py_ssize_t runs_max, bint final, dict notes):
+    """The record; runs after the first `runs_max` are left out. `final`: what is out counts as given back.
+
+    `notes`: by position; None: there are none.
+    """
     cdef uint64_t before, mark = undone_of(window) - 1 if undone_of(window) else window.done_to
     cdef Py_ssize_t i, limit = window.tail - window.head + 1
     cdef Draft draft
@@ -140,12 +148,28 @@ cdef bytes encode_state(Window* window, Members* members, Runs* runs, uint64_t f
         for i in range(draft.n):
             p = _put_varint(p, draft.runs[i].first - before)
             p = _put_varint(p, draft.runs[i].last - draft.runs[i].first)
-            p = _put_varint(p, <uint64_t>draft.runs[i].count << 1 | draft.runs[i].done)
+            p = _put_varint(
+                p, <uint64_t>draft.runs[i].released << 17 | <uint64_t>draft.runs[i].count << 1 | draft.runs[i].done
+            )
             before = draft.runs[i].last
-        return (<char*>out)[:p - out]
+        record = (<char*>out)[:p - out]
     finally:
         PyMem_Free(draft.runs)
         PyMem_Free(out)
+    return record if notes is None else record + _encode_notes(notes, mark)
+
+
+cdef bytes _encode_notes(dict notes, uint64_t mark):
+    cdef uint8_t number[10]
+    cdef list parts = []
+    numbers = [len(notes)]
+    for pos, note in sorted(notes.items()):
+        numbers += [pos - mark, len(note)]
+        for value in numbers:
+            parts.append((<char*>number)[:_put_varint(number, value) - number])
+        parts.append(note)
+        numbers = []
+    return b"".join(parts)
 
 
 # Decoding
@@ -183,4 +207,21 @@ cdef void decode_runs(StateReader reader, uint64_t mark, Runs** runs) except *:
         first = last + reader.get()
         last = first + reader.get()
         kind = reader.get()
-        add_run(runs, first, last, <uint16_t>(kind >> 1), kind & 1)
+        add_run(runs, first, last, <uint16_t>(kind >> 1), <uint8_t>(kind >> 17 & RELEASED_MAX), kind & 1)
+
+
+cdef dict decode_notes(StateReader reader, uint64_t mark):
+    """What follows the runs: notes by position; None: nothing does."""
+    cdef uint64_t n, pos, size
+    cdef dict notes = {}
+    if reader.at == len(reader.data):
+        return None
+    n = reader.get()
+    for _ in range(n):
+        pos = mark + reader.get()
+        size = reader.get()
+        if size > <uint64_t>(len(reader.data) - reader.at):
+            raise SubscriptionError("a cursor's state record is cut short or damaged")
+        notes[pos] = reader.data[reader.at:reader.at + <Py_ssize_t>size]
+        reader.at += <Py_ssize_t>size
+    return notes

@@ -6,18 +6,31 @@ cdef enum:
     OUT = 1
     READY = 2
     DONE = 3
+    RELEASED_MAX = 63
     SEQ_BITS = 56               # of a place in the heap; above them its level
     LOOSE = 0xFFFFFFFF          # instead of a slot: it is out, and no consumer has it
 
 
-cdef struct Entry:              # one place of the window
-    uint64_t pos
-    uint32_t match
-    uint32_t size               # of the body, in bytes, with a byte limit
-    uint16_t count
-    uint8_t state
-    uint8_t level               # 0: the highest priority of its queue
-    uint32_t slot               # 1 + the slot of its key while somebody holds that (`_keys`); 0: nobody is to be told; LOOSE
+cdef extern from *:
+    """
+    typedef struct {
+        uint64_t pos;
+        uint32_t match, size;
+        uint16_t count;
+        uint8_t state : 2, released : 6;
+        uint8_t level;
+        uint32_t slot;
+    } Entry;
+    """
+    ctypedef struct Entry:      # one place of the window, 24 bytes
+        uint64_t pos
+        uint32_t match
+        uint32_t size           # of the body, in bytes, with a byte limit
+        uint16_t count          # deliveries that failed
+        uint8_t state           # 2 bits
+        uint8_t released        # 6 bits: deliveries that were given back and did not fail, at most RELEASED_MAX
+        uint8_t level           # 0: the highest priority of its queue
+        uint32_t slot           # 1 + the slot of its key while somebody holds that (`_keys`); 0: nobody is to be told; LOOSE
 
 
 cdef struct Straggler:          # a place that was set aside

@@ -3,7 +3,7 @@
 `seq` numbers its places and names a delivery; seq 0 is never used. States of a place:
 
     OUT     taken, neither settled nor given back           take -> OUT
-    READY   to be given again, before anything newer        requeue (counted), put_back (not counted)
+    READY   to be given again, before anything newer        requeue and release (counted), put_back (not counted)
     DONE    settled, expired, purged or skipped             settle, purge
 
 The mark moves over DONE places at the head. READY places stand in a heap of seqs, so that they go out in log
@@ -78,6 +78,7 @@ cdef int push_done(Window* window, uint64_t pos, uint64_t undone) except -1:
     entry.match = 0
     entry.size = 0
     entry.count = 0
+    entry.released = 0
     entry.level = 0
     entry.slot = 0
     entry.state = DONE

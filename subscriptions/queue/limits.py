@@ -35,10 +35,10 @@ __all__ = ["NO_RULES", "Bury", "Limits", "Overflow", "Rules"]
 
 logger = logging.getLogger("penstock.subscriptions")
 
-Bury = Callable[["Record", str], bool]
-"""Called with a record and why it left the queue: "rejected", "expired", "maxlen" or "delivery_limit".
+Bury = Callable[["Record", str, bytes], bool]
+"""Called with a record, why it left the queue, and its note (`Cursor.note`).
 
-It appends what becomes of it to the log. False: nothing may become of it now, and it may not be lost; ask
+The reason is "rejected", "expired", "maxlen" or "delivery_limit". It appends what becomes of it to the log. False: nothing may become of it now, and it may not be lost; ask
 again later. Never False for "maxlen".
 """
 
@@ -237,7 +237,8 @@ class Limits:
                 if batch is None:
                     queue.load(position)
                     return False
-                if not bury(batch.record(position - batch.base_lsn), reason):
+                record = batch.record(position - batch.base_lsn)
+                if not bury(record, reason, cursor.note_of(position)):
                     self._retry = queue.tick.after(self._retry_s, self._try_again)
                     self._retry_s = min(2 * self._retry_s, _RETRY_MAX_S)
                     return True
@@ -347,7 +348,8 @@ class Limits:
             size -= sizes[dropped]
             if rules.bury is not None:
                 batch, at = cursor.record(dropped)
-                rules.bury(batch.record(at), "maxlen")
+                record = batch.record(at)
+                rules.bury(record, "maxlen", cursor.note_of(record.lsn))
             dropped += 1
         self._queue.dropped += dropped
         kind = "drop" if rules.bury is None else "dead_letter"

@@ -262,7 +262,10 @@ def test_messages_are_accepted_requeued_and_discarded(
     first = received(environment, name, 1, lambda context, event: context.requeue(event))
     again = received(environment, name, 1, lambda context, event: context.discard(event))
     dead = received(environment, letters, 1)
-    assert [message.delivery_count for message in first + again] == [0, 1]
+    assert [(message.delivery_count, message.first_acquirer) for message in first + again] == [
+        (0, True),
+        (0, False),
+    ]
     assert (dead[0].body, dead[0].annotations["x-first-death-queue"]) == (b"m", name)
 
 

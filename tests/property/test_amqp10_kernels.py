@@ -107,6 +107,8 @@ _BLOCKS = st.fixed_dictionaries(
 _TELLS = st.fixed_dictionaries(
     {
         "delivery_count": st.sampled_from((0, 1, 300)),
+        "acquired": st.sampled_from((None, 0, 1, 400)),
+        "counts": st.booleans(),
         "ttl_ms": st.sampled_from((None, None, 0, 5, 2**40)),
         "offset": st.sampled_from((None, None, 0, 200, 2**40)),
     }

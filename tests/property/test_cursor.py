@@ -148,6 +148,17 @@ class CursorMachine(RuleBasedStateMachine):
             assert self.cursor.requeue(self.seqs[seq]) == (seq in self.reference.outstanding())
             self.reference.requeue(seq)
 
+    @precondition(lambda self: self.reference.outstanding())
+    @rule(data=st.data(), note=st.binary(min_size=1, max_size=5))
+    def release(self, data: st.DataObject, note: bytes) -> None:
+        """With a note, or without one."""
+        for seq in data.draw(st.lists(st.sampled_from(self.reference.outstanding()), max_size=6)):
+            if note[0] & 1:
+                assert self.cursor.note(self.seqs[seq], note)
+                self.reference.note(seq, note)
+            assert self.cursor.release(self.seqs[seq]) == (seq in self.reference.outstanding())
+            self.reference.release(seq)
+
     @rule()
     def requeue_all(self) -> None:
         out = self.reference.outstanding()
@@ -242,6 +253,8 @@ class CursorMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_agree(self) -> None:
+        known = {pos for feed in self.positions for pos in feed}
+        assert {pos: note for pos in known if (note := self.cursor.note_of(pos))} == self.reference.notes
         assert self.cursor.ready_count() == self.reference.ready_count()
         assert self.cursor.outstanding == len(self.reference.outstanding())
         assert self.cursor.low() <= self.reference.low()

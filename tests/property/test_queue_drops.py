@@ -82,7 +82,7 @@ def test_only_messages_over_the_limit_are_dropped(
 ) -> None:
     graves: list[int] = []
 
-    def bury(record: Record, reason: str) -> bool:
+    def bury(record: Record, reason: str, _note: bytes) -> bool:
         assert reason == "maxlen"
         graves.append(record.lsn)
         return True

@@ -30,6 +30,11 @@ class Place:
     count: int
     state: str
     seq: int
+    released: int = 0
+
+    @property
+    def again(self) -> bool:
+        return self.count + self.released > 0
 
 
 @dataclass
@@ -53,7 +58,9 @@ class ReferenceCursor:
     members: list[Membership] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     done: set[int] = field(default_factory=set)
-    counts: dict[int, int] = field(default_factory=dict)
+    counts: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Deliveries that failed, and others that were given back, by position."""
+    notes: dict[int, bytes] = field(default_factory=dict)
     frontier: int = 0
     unclean_until: int = 0
     skip_transient_until: int = 0
@@ -91,8 +98,8 @@ class ReferenceCursor:
         taken: list[Place] = []
         for place in self.places:
             if len(taken) < n and place.state == READY:
-                if self.stale(place.pos, place.count, now_ms):
-                    place.state = DONE
+                if self.stale(place.pos, place.count + place.released, now_ms):
+                    self.finish(place)
                 else:
                     place.state = OUT
                     taken.append(place)
@@ -100,16 +107,18 @@ class ReferenceCursor:
             if len(taken) == n or pos > written:
                 break
             self.frontier = pos
-            if self.stale(pos, self.counts.get(pos, 0), now_ms):
+            count, released = self.counts.get(pos, (0, 0))
+            if self.stale(pos, count + released, now_ms):
+                self.notes.pop(pos, None)
                 self.places.append(Place(pos, frozenset(), 0, DONE, 0))
                 continue
             self.seq += 1
             tags = frozenset(member.tag for member in self.members if member.holds(pos))
-            place = Place(pos, tags, self.counts.get(pos, 0), OUT, self.seq)
+            place = Place(pos, tags, count, OUT, self.seq, released)
             self.places.append(place)
             taken.append(place)
         return [
-            (p.seq, p.pos, tuple(sorted(p.tags)), p.count, p.count > 0 or p.pos <= self.unclean_until)
+            (p.seq, p.pos, tuple(sorted(p.tags)), p.count, p.again or p.pos <= self.unclean_until)
             for p in taken
         ]
 
@@ -136,7 +145,22 @@ class ReferenceCursor:
     def settle(self, seq: int) -> None:
         place = self.find(seq)
         if place is not None:
-            place.state = DONE
+            self.finish(place)
+
+    def finish(self, place: Place) -> None:
+        place.state = DONE
+        self.notes.pop(place.pos, None)
+
+    def note(self, seq: int, note: bytes) -> None:
+        place = self.find(seq)
+        if place is not None:
+            self.notes[place.pos] = note
+
+    def release(self, seq: int) -> None:
+        place = self.find(seq)
+        if place is not None:
+            place.state = READY
+            place.released = min(place.released + 1, 63)
 
     def requeue(self, seq: int) -> None:
         place = self.find(seq)
@@ -153,7 +177,7 @@ class ReferenceCursor:
         n = self.ready_count()
         for place in self.places:
             if place.state == READY and place.pos < before:
-                place.state = DONE
+                self.finish(place)
         if before - 1 > self.frontier:
             self.frontier = before - 1
             self.places.append(Place(self.frontier, frozenset(), 0, DONE, 0))
@@ -185,6 +209,7 @@ class ReferenceCursor:
         mark = min((place.pos for place in undone), default=self.frontier + 1) - 1
         fresh.frontier = mark
         fresh.done = {pos for pos in self.done if pos > mark}
+        fresh.notes = dict(self.notes)
         fresh.counts = {pos: count for pos, count in self.counts.items() if pos > self.frontier}
         before = mark
         for place in self.places:
@@ -193,8 +218,8 @@ class ReferenceCursor:
             before = place.pos
         for place in undone:
             count = place.count + (clean and place.state == OUT)
-            if count:
-                fresh.counts[place.pos] = count
+            if count + place.released:
+                fresh.counts[place.pos] = count, place.released
         fresh.unclean_until = self.unclean_until if clean else last_lsn
         fresh.ttl_ms = self.ttl_ms
         fresh.skip_transient_until = self.skip_transient_until

@@ -25,6 +25,7 @@ from penstock.protocols.amqp.messages.delay import WORDS
 from penstock.protocols.amqp.options import AmqpOptions
 from penstock.protocols.amqp.session.handshake import HEADER
 from penstock.protocols.amqp.session.session import Session
+from penstock.protocols.amqp10.messages.annotating import annotated
 from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.router.authorization.identity import Identity
 from penstock.router.broker import Broker
@@ -63,6 +64,7 @@ class World:
         self.tick = Tick(self.log, self.loop)
         self.broker = Broker.open(self.log, self.tick, rewrite=rewrite, delay_words=WORDS)
         self.broker.headers_of = headers_of
+        self.broker.annotated = annotated
         self.clients: list[Any] = []
         """Connections, of any version of AMQP."""
 

@@ -19,7 +19,8 @@ cdef enum:
 cdef enum:                          # how a delivery ends
     ACCEPTED = 0
     REJECTED = 1
-    RELEASED = 2
+    RELEASED = 2                    # it was not processed
+    FAILED = 3                      # it was, in vain, and comes again
 
 
 cdef struct Unsettled:

@@ -17,6 +17,7 @@ ACCEPTED: bytes
 HOW_ACCEPTED: int
 HOW_REJECTED: int
 HOW_RELEASED: int
+HOW_FAILED: int
 
 class ConnectionCore(QuickReader):
     """The state that all sessions of a connection share."""
@@ -87,8 +88,8 @@ class ChannelCore:
     def settle(self, first: int, last: int, how: int) -> int:
         """End the deliveries to the peer in that range that are not settled; how many these were."""
 
-    def give_back(self, link: OutgoingCore) -> None:
-        """Requeue what the link holds."""
+    def give_back(self, link: OutgoingCore, failed: bool) -> None:
+        """Give what the link holds back to its queue; `failed`: each delivery counts as a failure."""
 
     @property
     def unsettled(self) -> int:
@@ -148,5 +149,13 @@ class OutgoingCore(DirectConsumer):
     def of_stream(self, offsets: Feed, base: int) -> None:
         """It reads a stream: entry i of `offsets` has offset base + i."""
 
-    def payload(self, record: Record, offset: int | None, delivery_count: int) -> bytes | None:
+    def payload(
+        self,
+        record: Record,
+        offset: int | None,
+        delivery_count: int,
+        acquired: int,
+        counts: bool,
+        note: bytes,
+    ) -> bytes | None:
         """The message that a kernel does not encode; None: the peer does not get it."""

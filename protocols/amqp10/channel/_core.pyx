@@ -27,7 +27,7 @@ from penstock.protocols.amqp10.messages._delivering cimport Payload, Told, deliv
 from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.protocols.properties._translated cimport translated
 from penstock.subscriptions.cursor._cursor cimport Cursor
-from penstock.subscriptions.cursor._take_result cimport TAKEN, Item
+from penstock.subscriptions.cursor._take_result cimport COUNTED, TAKEN, Item
 from penstock.subscriptions.tick._fast_path cimport FastPath, Served
 
 cdef enum:
@@ -38,6 +38,7 @@ cdef bytes ACCEPTED_STATE = b"\x00\x53\x24\x45"
 HOW_ACCEPTED = ACCEPTED
 HOW_REJECTED = REJECTED
 HOW_RELEASED = RELEASED
+HOW_FAILED = FAILED
 globals()["ACCEPTED"] = ACCEPTED_STATE
 
 
@@ -343,8 +344,10 @@ cdef class ChannelCore:
             while count:
                 if how == REJECTED:
                     cursor.reject(seq)
-                else:
+                elif how == FAILED:
                     cursor.requeue(seq)
+                else:
+                    cursor.release(seq)
                 seq += 1
                 count -= 1
         return n
@@ -372,7 +375,7 @@ cdef class ChannelCore:
                 self.drop(entry)
         self.advance()
 
-    def give_back(self, OutgoingCore link not None):
+    def give_back(self, OutgoingCore link not None, bint failed):
         cdef uint64_t i, seq
         cdef Unsettled* entry
         cdef Cursor cursor
@@ -381,7 +384,10 @@ cdef class ChannelCore:
             if entry.link == <PyObject*>link:
                 cursor, seq = <Cursor>entry.cursor, entry.seq
                 self.drop(entry)
-                cursor.requeue(seq)
+                if failed:
+                    cursor.requeue(seq)
+                else:
+                    cursor.release(seq)
         self.advance()
 
     @property
@@ -500,7 +506,11 @@ cdef class OutgoingCore(DirectConsumer):
         cdef Told told
         cdef Payload payload
         cdef Piece pieces[3]
-        told.count = item.count if item.count else item.redelivered != 0
+        told.count = item.count
+        if item.redelivered and not item.count and not item.released:
+            told.count = 1                      # how often, nobody knows any more
+        told.acquired = told.count + item.released
+        told.counts = item.redelivered == COUNTED
         told.ttl_left = told.offset = -1
         if record.ttl:
             if now[0] < 0:
@@ -515,7 +525,7 @@ cdef class OutgoingCore(DirectConsumer):
             props = <const uint8_t*>PyBytes_AS_STRING(other_props)
             props_size = PyBytes_GET_SIZE(other_props)
         pieces[1].size = pieces[2].size = 0
-        if not self.filtered and deliverable(
+        if not self.filtered and not item.noted and deliverable(
             key, key_size, props, props_size, blob + record.key + record.props,
             <Py_ssize_t>(record.size - record.key - record.props), record.flags & F_SECTIONS, &told, &payload
         ):
@@ -526,7 +536,10 @@ cdef class OutgoingCore(DirectConsumer):
             pieces[2].p = payload.foot
             pieces[2].size = payload.foot_size
         else:
-            found = self.payload(batch.record(item.index), None if told.offset < 0 else told.offset, told.count)
+            found = self.payload(
+                batch.record(item.index), None if told.offset < 0 else told.offset, told.count, told.acquired, told.counts,
+                cursor.note_of(batch.base_lsn + item.index) if item.noted else b"",
+            )
             if found is None:
                 cursor.settle(seq)
                 return 0
@@ -545,5 +558,5 @@ cdef class OutgoingCore(DirectConsumer):
             cursor.settle(seq)
         return 0
 
-    def payload(self, record, offset, delivery_count):
+    def payload(self, record, offset, delivery_count, acquired, counts, note):
         raise NotImplementedError

@@ -22,7 +22,7 @@ from penstock.protocols.amqp10.channel.publishing import PublishingLink
 from penstock.protocols.amqp10.channel.refusals import LinkError, SessionError, told
 from penstock.protocols.amqp10.channel.replies import ReplyLink, is_for_replies
 from penstock.protocols.amqp10.channel.settled_sender import SettledSender
-from penstock.protocols.amqp10.channel.settling import how_of
+from penstock.protocols.amqp10.channel.settling import annotate, how_of
 from penstock.protocols.amqp10.channel.transactions import CoordinatorLink
 from penstock.protocols.amqp10.codec.frames import encode_frame, encode_transfer
 from penstock.protocols.amqp10.codec.performatives import (
@@ -34,6 +34,7 @@ from penstock.protocols.amqp10.codec.performatives import (
     End,
     Error,
     Flow,
+    Modified,
     Source,
     Target,
     TransactionalState,
@@ -170,6 +171,9 @@ class Channel(ChannelCore):
         if isinstance(state, TransactionalState):
             count = self._settle_within(state, first, last)
         else:
+            if isinstance(state, Modified) and state.message_annotations:
+                for _, cursor, seq in self.chosen(first, last):
+                    annotate(cursor, seq, state)
             count = self.settle(first, last, how_of(state))
         if count and not disposition.settled:
             self.send(Disposition(False, first, last, True, disposition.state))
@@ -181,6 +185,7 @@ class Channel(ChannelCore):
         try:
             transaction = self.session.transaction(state.txn_id)
             for number, cursor, seq in self.chosen(first, last):
+                annotate(cursor, seq, state.outcome)
                 transaction.settle(cursor, seq, state.outcome)
                 taken.append(number)
         except LinkError as error:

@@ -18,6 +18,7 @@ from penstock.protocols.amqp10.channel.stream_source import StreamSource
 from penstock.protocols.amqp10.channel.subscriptions import Subscription, find_subscription, is_subscription
 from penstock.protocols.amqp10.codec.performatives import Attach, Error, Flow, Source, Target
 from penstock.protocols.amqp10.messages.addresses import parse_address, queue_address
+from penstock.protocols.amqp10.messages.annotating import annotations_of
 from penstock.protocols.amqp10.messages.filters import Filters
 from penstock.protocols.amqp10.messages.translate import amqp10_from_stored
 from penstock.protocols.properties.translate import amqp091_from_mqtt5
@@ -174,7 +175,15 @@ class OutgoingLink(OutgoingCore):
         """The connection's name."""
         return self.channel.session.name()
 
-    def payload(self, record: Record, offset: int | None, delivery_count: int) -> bytes | None:
+    def payload(
+        self,
+        record: Record,
+        offset: int | None,
+        delivery_count: int,
+        acquired: int,
+        counts: bool,
+        note: bytes,
+    ) -> bytes | None:
         """The message, where the kernel does not encode it; None: the filters do not let it pass."""
         key, props = record.key, record.props
         if record.enc == ENC_MQTT5:
@@ -188,8 +197,11 @@ class OutgoingLink(OutgoingCore):
             record.body,
             sections=bool(record.flags & SECTIONS),
             delivery_count=delivery_count,
+            acquired=acquired,
+            counts=counts,
             ttl_ms=left,
             offset=offset,
+            added=annotations_of(note),
         )
         return payload if not self.filtered or self._filters.passes(payload) else None
 
@@ -205,7 +217,7 @@ class OutgoingLink(OutgoingCore):
         if self.attached:
             self.attached = False
             self.queue.detach(self)
-        self.channel.give_back(self)
+        self.channel.give_back(self, self.channel.session.vanished)
         self.channel.session.schedule()
 
     def closed(self) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.protocols.amqp10.channel._core import HOW_ACCEPTED, HOW_REJECTED, HOW_RELEASED
+from penstock.protocols.amqp10.channel._core import HOW_ACCEPTED, HOW_FAILED, HOW_REJECTED, HOW_RELEASED
+from penstock.protocols.amqp10.channel.refusals import SessionError
 from penstock.protocols.amqp10.codec.performatives import Accepted, Modified, Rejected
+from penstock.protocols.amqp10.messages.annotating import NOTE_MAX, merged
 
 if TYPE_CHECKING:
     from penstock.subscriptions.cursor._cursor import Cursor
 
-__all__ = ["how_of", "settle"]
+__all__ = ["annotate", "how_of", "settle"]
 
 
 def how_of(outcome: Any) -> int:
@@ -20,15 +22,35 @@ def how_of(outcome: Any) -> int:
             return HOW_ACCEPTED
         case Rejected() | Modified(undeliverable_here=True):
             return HOW_REJECTED
+        case Modified(delivery_failed=True):
+            return HOW_FAILED
     return HOW_RELEASED
 
 
+def annotate(cursor: Cursor, seq: int, outcome: Any) -> None:
+    """Keep the annotations of an outcome with the message. Raises SessionError: there is no room for them."""
+    if not isinstance(outcome, Modified) or not outcome.message_annotations:
+        return
+    note = merged(cursor.note_of(cursor.position(seq)), outcome.message_annotations)
+    if len(note) > NOTE_MAX:
+        raise SessionError(
+            "amqp:resource-limit-exceeded",
+            f"annotations of modified messages have at most {NOTE_MAX} bytes each",
+        )
+    if not cursor.note(seq, note):
+        raise SessionError(
+            "amqp:resource-limit-exceeded", "the queue keeps annotations of modified messages up to 1 MiB"
+        )
+
+
 def settle(cursor: Cursor, seq: int, outcome: Any) -> None:
-    """The delivery has this outcome."""
+    """The delivery has this outcome; its annotations are kept already."""
     how = how_of(outcome)
     if how == HOW_ACCEPTED:
         cursor.settle(seq)
     elif how == HOW_REJECTED:
         cursor.reject(seq)
-    else:
+    elif how == HOW_FAILED:
         cursor.requeue(seq)
+    else:
+        cursor.release(seq)

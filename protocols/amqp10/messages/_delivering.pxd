@@ -11,7 +11,9 @@ cdef struct Payload:                # head, body, foot, one behind the other
     Py_ssize_t foot_size
 
 cdef struct Told:                   # what its sections say beside the record
-    uint32_t count                  # deliveries before
+    uint32_t count                  # deliveries before that failed
+    uint32_t acquired               # all deliveries before
+    bint counts                     # annotations tell of both
     int64_t ttl_left                # ms; -1: it does not expire
     int64_t offset                  # in its stream; -1: it is of none
 

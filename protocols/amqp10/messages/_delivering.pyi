@@ -7,6 +7,8 @@ def delivered(
     *,
     sections: bool = False,
     delivery_count: int = 0,
+    acquired: int | None = None,
+    counts: bool = False,
     ttl_ms: int | None = None,
     offset: int | None = None,
 ) -> bytes | None:

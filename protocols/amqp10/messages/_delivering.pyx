@@ -78,14 +78,14 @@ cdef bint deliverable(const uint8_t* key, Py_ssize_t key_size, const uint8_t* pr
     if not read_block(props, props_size, found):
         return False
     whole.p = NULL
-    if not read_headers(&found[HEADERS], sections, told.offset >= 0, &whole):
+    if not read_headers(&found[HEADERS], sections, told, &whole):
         return False
     if found[TYPE].p != NULL and found[TYPE].size == 8 and memcmp(found[TYPE].p, b"amqp-1.0", 8) == 0:
         if not is_body(body, body_size):
             return False
         raw_body = True
     if whole.p != NULL:
-        if not read_kept(whole.p, whole.size, &kept, told.offset >= 0):
+        if not read_kept(whole.p, whole.size, &kept, told):
             return False
         annotations.size = 0
         annotation_count = kept.annotation_count
@@ -95,7 +95,7 @@ cdef bint deliverable(const uint8_t* key, Py_ssize_t key_size, const uint8_t* pr
         if not put_basic(found, raw_body):
             return False
         put(&fields, annotations.p, annotations.size)       # behind the two of put_basic
-        if not put_annotations(fields.p, fields.size, key, key_size, told.offset):
+        if not put_annotations(fields.p, fields.size, key, key_size, told):
             return False
         fields.size = 0
         if not put_properties(found):
@@ -104,7 +104,7 @@ cdef bint deliverable(const uint8_t* key, Py_ssize_t key_size, const uint8_t* pr
             put(&head, b"\x00\x53\x74", 3)
             put_compound(&head, 0xC1, application_count, application.p, application.size)
     else:
-        if not put_annotations(kept.annotations.p, kept.annotations.size, key, key_size, told.offset):
+        if not put_annotations(kept.annotations.p, kept.annotations.size, key, key_size, told):
             return False
         if kept.properties.p != NULL:
             put(&head, kept.properties.p, kept.properties.size)
@@ -174,19 +174,23 @@ cdef bint is_own(const uint8_t* p, Py_ssize_t n) noexcept:
     """Whether it is an annotation that the broker gives: `translate._OWN`."""
     return (
         begins(p, n, b"x-death", 7) or begins(p, n, b"x-first-death-", 14) or begins(p, n, b"x-last-death-", 13)
-        or begins(p, n, b"x-delivery-count", 16)
+        or is_count(p, n)
     )
 
 
-cdef bint is_origin(const uint8_t* p, Py_ssize_t n, bint of_stream) noexcept:
-    """Whether it is an annotation that stands in every delivery."""
+cdef bint is_count(const uint8_t* p, Py_ssize_t n) noexcept:
+    return begins(p, n, b"x-delivery-count", 16) or begins(p, n, b"x-acquired-count", 16)
+
+
+cdef bint is_given(const uint8_t* p, Py_ssize_t n, const Told* told) noexcept:
+    """Whether it is an annotation that this delivery is given."""
     return (
         (n == 10 and memcmp(p, b"x-exchange", 10) == 0) or (n == 13 and memcmp(p, b"x-routing-key", 13) == 0)
-        or (of_stream and n == 15 and memcmp(p, b"x-stream-offset", 15) == 0)
+        or (told.offset >= 0 and n == 15 and memcmp(p, b"x-stream-offset", 15) == 0) or (told.counts and is_count(p, n))
     )
 
 
-cdef bint read_headers(const Span* table, bint sections, bint of_stream, Span* kept) except -1:
+cdef bint read_headers(const Span* table, bint sections, const Told* told, Span* kept) except -1:
     """The headers as annotations and application properties, or, with `sections`, where these are kept."""
     cdef const uint8_t* p
     cdef const uint8_t* end
@@ -226,7 +230,7 @@ cdef bint read_headers(const Span* table, bint sections, bint of_stream, Span* k
             p += i
             continue
         is_annotation = begins(name, n, b"x-", 2)
-        if is_origin(name, n, of_stream) or (n == 2 and memcmp(name, b"CC", 2) == 0) or (n == 3 and memcmp(name, b"BCC", 3) == 0):
+        if is_given(name, n, told) or (n == 2 and memcmp(name, b"CC", 2) == 0) or (n == 3 and memcmp(name, b"BCC", 3) == 0):
             return False
         if is_annotation:
             if begins(name, n, b"x-basic-", 8) or not is_ascii(name, n):
@@ -356,7 +360,7 @@ cdef bint is_body(const uint8_t* p, Py_ssize_t n) noexcept:
     return True
 
 
-cdef bint read_kept(const uint8_t* p, Py_ssize_t n, Kept* kept, bint of_stream) noexcept:
+cdef bint read_kept(const uint8_t* p, Py_ssize_t n, Kept* kept, const Told* told) noexcept:
     """The sections of the header x-amqp10-sections, which `store` or its twin in Python wrote."""
     cdef Compound entries
     cdef Simple name
@@ -383,7 +387,7 @@ cdef bint read_kept(const uint8_t* p, Py_ssize_t n, Kept* kept, bint of_stream) 
                 name_size = read_simple(entry, entries.end - entry, &name)
                 if name_size < 0 or not (is_symbol(&name) or is_text(&name)):
                     return False
-                if is_origin(name.p, name.size, of_stream) or is_own(name.p, name.size):
+                if is_given(name.p, name.size, told) or is_own(name.p, name.size):
                     return False
                 entry += name_size
                 name_size = extent(entry, entries.end - entry)
@@ -429,7 +433,7 @@ cdef bint put_header(const Span* found, const Told* told) except -1:
         p += 1
     else:
         p = write_uint(p, <uint32_t>min(told.ttl_left, <int64_t>0xFFFFFFFF))
-    p[0] = 0x42 if told.count else 0x41
+    p[0] = 0x42 if told.acquired else 0x41
     p = write_uint(p + 1, told.count)
     start[4] = <uint8_t>(p - start - 5)
     head.size += p - start
@@ -454,8 +458,21 @@ cdef bint put_basic(const Span* found, bint raw_body) except -1:
     return True
 
 
-cdef bint put_annotations(const uint8_t* entries, Py_ssize_t size, const uint8_t* key, Py_ssize_t key_size, int64_t offset) except -1:
-    """The section: `entries`, and those that every delivery has. `annotation_count` tells of `entries`."""
+cdef int put_long(Buffer* to, int64_t value) except -1:
+    if -128 <= value < 128:
+        put_byte(to, 0x55)
+        put_byte(to, <uint8_t>value)
+    else:
+        put_byte(to, 0x81)
+        put_u64(to, <uint64_t>value)
+    return 0
+
+
+cdef bint put_annotations(
+    const uint8_t* entries, Py_ssize_t size, const uint8_t* key, Py_ssize_t key_size, const Told* told
+) except -1:
+    """The section: `entries`, and those that this delivery is given. `annotation_count` tells of `entries`."""
+    cdef int64_t offset = told.offset
     cdef const uint8_t* routing = NULL
     cdef Py_ssize_t n
     cdef uint32_t count = annotation_count + 4
@@ -465,6 +482,12 @@ cdef bint put_annotations(const uint8_t* entries, Py_ssize_t size, const uint8_t
     if not is_utf8(key + 1, key[0]) or not is_utf8(routing + 1, routing[0]):
         return False
     extra.size = 0
+    if told.counts:
+        count += 4
+        put_sized(&extra, 0xA3, b"x-delivery-count", 16)
+        put_long(&extra, told.count)
+        put_sized(&extra, 0xA3, b"x-acquired-count", 16)
+        put_long(&extra, told.acquired)
     if offset >= 0:
         count += 2
         put_sized(&extra, 0xA3, b"x-stream-offset", 15)
@@ -550,10 +573,12 @@ cdef bint put_reply_to(const uint8_t* p, Py_ssize_t n) except -1:
 
 
 def delivered(bytes key not None, bytes block not None, bytes body not None, *, bint sections=False, uint32_t delivery_count=0,
-              ttl_ms=None, offset=None):
+              acquired=None, bint counts=False, ttl_ms=None, offset=None):
     cdef Told told
     cdef Payload payload
     told.count = delivery_count
+    told.acquired = delivery_count if acquired is None else acquired
+    told.counts = counts
     told.ttl_left = -1 if ttl_ms is None else ttl_ms
     told.offset = -1 if offset is None else offset
     if not deliverable(<const uint8_t*><const char*>key, len(key), <const uint8_t*><const char*>block, len(block),

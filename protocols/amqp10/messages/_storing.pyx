@@ -250,7 +250,7 @@ cdef bint is_reserved(const Simple* name) noexcept:
         is_one(name, b"CC", 2) or is_one(name, b"BCC", 3) or is_one(name, b"x-amqp10-sections", 17)
         or is_one(name, b"x-exchange", 10) or is_one(name, b"x-routing-key", 13)
         or begins(name, b"x-death", 7) or begins(name, b"x-first-death-", 14) or begins(name, b"x-last-death-", 13)
-        or begins(name, b"x-delivery-count", 16)
+        or begins(name, b"x-delivery-count", 16) or begins(name, b"x-acquired-count", 16)
     )
 
 

@@ -31,6 +31,7 @@ Source: AMQP 1.0 part 3, section 3.2; RabbitMQ 4's conversions (mc_amqp, mc_amqp
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -52,14 +53,14 @@ from penstock.protocols.properties.properties import SECTIONS_HEADER, decode_pro
 from penstock.protocols.properties.values import Table, Value
 from penstock.router.names import split_key_block
 
-__all__ = ["Stored", "amqp10_from_stored", "stored_from_amqp10"]
+__all__ = ["Stored", "amqp10_from_stored", "stored_from_amqp10", "with_annotations"]
 
 BODY_TYPE: Final = "amqp-1.0"
 """The type of a message whose body is sections; RabbitMQ's word for it."""
 _TOPIC: Final = "/topic/"
 _TTL_MAX: Final = 315_360_000_000
 _KEPT: Final = (s.ANNOTATIONS, s.PROPERTIES, s.APPLICATION_PROPERTIES, s.FOOTER)
-_OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count")
+_OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
 """Beginnings of annotations that are the broker's to give."""
 _RESERVED: Final = frozenset(("CC", "BCC", SECTIONS_HEADER, "x-exchange", "x-routing-key"))
 _TEXTS: Final = ("message_id", "user_id", "correlation_id", "content_type", "content_encoding", "app_id")
@@ -72,6 +73,8 @@ _UNKNOWN_TO_091: Final = (
 )
 _PLAIN: Final = frozenset(("headers", "delivery_mode", "priority", "expiration", "type", "cluster_id"))
 """Properties of 0-9-1 that are no field of the properties section."""
+_DELIVERY_COUNT: Final = v.Symbol("x-delivery-count")
+_ACQUIRED_COUNT: Final = v.Symbol("x-acquired-count")
 _BASIC: Final = {"x-basic-type": "type", "x-basic-cluster-id": "cluster_id"}
 _FIELDS: Final = (
     "message_id",
@@ -251,13 +254,18 @@ def amqp10_from_stored(
     *,
     sections: bool = False,
     delivery_count: int = 0,
+    acquired: int | None = None,
+    counts: bool = False,
     ttl_ms: int | None = None,
     offset: int | None = None,
+    added: Mapping[Any, Any] | None = None,
 ) -> bytes:
     """The payload of a transfer: a record's key block, properties and body as AMQP 1.0 has them.
 
     `sections`: the record has the flag SECTIONS. Without it, the header of that name is a publisher's own and
-    counts for nothing. `ttl_ms`: the time that is left of its expiration. `offset`: its place in a stream.
+    counts for nothing. `delivery_count`: deliveries before that failed; `acquired`: all deliveries before
+    (None: these are the same); `counts`: annotations tell of both. `ttl_ms`: the time that is left of its
+    expiration. `offset`: its place in a stream. `added`: annotations that take the place of its own.
     """
     try:
         properties = decode_properties(block, entries=len(block))
@@ -274,17 +282,51 @@ def amqp10_from_stored(
         own = {name: value for name, value in headers.items() if name.startswith(_OWN)}
         annotations = kept.annotations | _views({}, own).get(s.ANNOTATIONS, {})
     origin, origin_section = _origin(key_block)
+    acquired = delivery_count if acquired is None else acquired
+    if added:
+        annotations = annotations | dict(added)
+    if counts:
+        annotations = annotations | {_DELIVERY_COUNT: delivery_count, _ACQUIRED_COUNT: acquired}
     if offset is not None:
         annotations = annotations | {v.Symbol("x-stream-offset"): v.ULong(offset)}
     if annotations:
         origin_section = s.encode_section(s.ANNOTATIONS, annotations | origin)
-    raw = _header_section(properties, delivery_count, ttl_ms) + origin_section
+    raw = _header_section(properties, delivery_count, acquired, ttl_ms) + origin_section
     if kept is None:
         raw += b"".join(s.encode_section(code, value) for code, value in views.items())
     else:
         raw += b"".join(kept.raw.get(code, b"") for code in (s.PROPERTIES, s.APPLICATION_PROPERTIES))
     raw += _body(properties, body)
     return raw if kept is None else raw + kept.raw.get(s.FOOTER, b"")
+
+
+def with_annotations(block: bytes, added: Mapping[Any, Any], *, sections: bool) -> bytes:
+    """The properties of a record with annotations that take the place of its own.
+
+    The record has the flag SECTIONS then; `sections`: it had it before.
+    """
+    try:
+        properties = decode_properties(block, entries=len(block))
+    except t.TableError:
+        properties = {}
+    found = properties.get("headers")
+    headers: Table = dict(found) if isinstance(found, dict) else {}
+    found = headers.pop(SECTIONS_HEADER, None)
+    kept = _kept(found) if sections else None
+    if kept is None:
+        views = _views(properties, headers)
+        raw = {code: s.encode_section(code, value) for code, value in views.items()}
+        known = views.get(s.ANNOTATIONS, {})
+        annotations = {name: value for name, value in known.items() if not name.startswith(_OWN)}
+    else:
+        raw, annotations = kept.raw, kept.annotations
+    raw[s.ANNOTATIONS] = s.encode_section(s.ANNOTATIONS, annotations | dict(added))
+    for key, value in added.items():
+        if str(key).startswith("x-") and str(key) not in _BASIC:
+            _put_header(headers, str(key), value)
+    headers[SECTIONS_HEADER] = t.ByteArray(b"".join(raw[code] for code in _KEPT if code in raw))
+    properties["headers"] = headers
+    return encode_properties(properties)
 
 
 @lru_cache(maxsize=1024)
@@ -322,9 +364,10 @@ def _body(properties: Table, body: bytes) -> bytes:
     return s.encode_section(s.DATA, body)
 
 
-def _header_section(properties: Table, delivery_count: int, ttl_ms: int | None) -> bytes:
+def _header_section(properties: Table, delivery_count: int, acquired: int, ttl_ms: int | None) -> bytes:
     durable, priority = properties.get("delivery_mode") == 2, properties.get("priority")
-    if delivery_count == 0 and ttl_ms is None and priority is None and "expiration" not in properties:
+    first = not (delivery_count or acquired)
+    if first and ttl_ms is None and priority is None and "expiration" not in properties:
         return _FIRST_DURABLE if durable else _FIRST_TRANSIENT
     fields: list[Any] = [durable, None, None, None, None]
     if isinstance(priority, int):
@@ -334,7 +377,7 @@ def _header_section(properties: Table, delivery_count: int, ttl_ms: int | None) 
         fields[2] = v.UInt(min(int(expiration[:12]), 2**32 - 1))
     if ttl_ms is not None:
         fields[2] = v.UInt(min(ttl_ms, 2**32 - 1))
-    fields[3] = delivery_count == 0
+    fields[3] = acquired == 0
     fields[4] = v.UInt(min(delivery_count, 2**32 - 1))
     return s.encode_section(s.HEADER, fields)
 

@@ -24,7 +24,7 @@ from libc.string cimport memcmp
 from penstock.log_core.batch._appender cimport Appender
 from penstock.log_core.batch._batch cimport ENC_AMQP091, F_PERSISTENT, F_SECTIONS
 from penstock.protocols.amqp10.channel._core cimport (
-    ACCEPTED, HANDLES, REJECTED, RELEASED, ChannelCore, ConnectionCore, IncomingCore, OutgoingCore,
+    ACCEPTED, FAILED, HANDLES, REJECTED, RELEASED, ChannelCore, ConnectionCore, IncomingCore, OutgoingCore,
 )
 from penstock.protocols.amqp10.codec._frames cimport FRAME_HEAD, put_disposition
 from penstock.protocols.amqp10.codec._simple cimport (
@@ -367,7 +367,7 @@ cdef Py_ssize_t read_outcome(const uint8_t* p, Py_ssize_t n, int* how) noexcept:
         n = read_simple(q, fields.end - q, &value)
         if n < 0 or not (is_null(&value) or is_true(&value) or is_false(&value)):
             return -1
-        if i == 1 and is_true(&value):
-            how[0] = REJECTED
+        if is_true(&value):
+            how[0] = FAILED if i == 0 else REJECTED
         q += n
     return size + 3 if q == fields.end else -1

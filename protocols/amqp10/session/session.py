@@ -122,6 +122,8 @@ class Session(Scanner):
         self.ended: str | None = None
         self.blocked = False
         self.failure = ""
+        self.vanished = False
+        """The transport is gone: what was not settled counts as failed."""
         self.transactions: dict[bytes, Transaction] = {}
         """Those that are open."""
         self._entered = False
@@ -470,6 +472,7 @@ class Session(Scanner):
 
     def lost(self) -> None:
         """The transport is gone."""
+        self.vanished = True
         self.tear_down()
         self.state = State.ENDED
 

@@ -82,7 +82,7 @@ class Backlog:
             return
         lost = 0
 
-        def bury(record: Record, reason: str) -> bool:
+        def bury(record: Record, reason: str, _note: bytes) -> bool:
             nonlocal lost
             if reason != "maxlen":
                 return True

@@ -25,7 +25,7 @@ class Grave:
         self.closed = False
         queue.apply(Rules(bury=self, **rules))
 
-    def __call__(self, record: Record, reason: str) -> bool:
+    def __call__(self, record: Record, reason: str, _note: bytes) -> bool:
         if self.closed:
             return False
         self.found.append((record.lsn, reason))
@@ -163,7 +163,7 @@ def test_the_newest_leave_and_what_is_given_back_stays(world: World, loop: Loop,
     found: list[int] = []
     queue.apply(
         Rules(
-            max_length=1, overflow=Overflow.DROP_NEWEST, bury=lambda record, _: not found.append(record.lsn)
+            max_length=1, overflow=Overflow.DROP_NEWEST, bury=lambda record, *_: not found.append(record.lsn)
         )
     )
     consumer = Consumer(queue, credit=1)

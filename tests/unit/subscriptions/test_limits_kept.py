@@ -20,7 +20,7 @@ def test_dead_lettered_messages_do_not_come_again(
     graves = world.log.new_feed()
     buried: list[int] = []
 
-    def bury(record: Record, why: str) -> bool:
+    def bury(record: Record, why: str, _note: bytes) -> bool:
         assert why == reason
         buried.append(record.lsn)
         world.publish(graves)

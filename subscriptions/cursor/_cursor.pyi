@@ -269,7 +269,7 @@ class Cursor:
         """
 
     def note(self, seq: int, note: bytes) -> bool:
-        """Keep `note` with the message of a delivery that is out, until that is done; the state record has it.
+        """Keep `note` with the message of a delivery that is out, until it is done; the state record has it.
 
         It replaces an earlier one. False: all notes together would have more than 1 MiB; nothing changed.
         """

@@ -38,8 +38,9 @@ logger = logging.getLogger("penstock.subscriptions")
 Bury = Callable[["Record", str, bytes], bool]
 """Called with a record, why it left the queue, and its note (`Cursor.note`).
 
-The reason is "rejected", "expired", "maxlen" or "delivery_limit". It appends what becomes of the record to the
-log. False: nothing may become of it now, and it may not be lost; ask again later. Never False for "maxlen".
+The reason is "rejected", "expired", "maxlen" or "delivery_limit". It appends what becomes of the record to
+the log. False: nothing may become of it now, and it may not be lost; ask again later. Never False for
+"maxlen".
 """
 
 

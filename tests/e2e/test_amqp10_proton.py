@@ -253,10 +253,16 @@ def test_a_link_to_a_wrong_address_is_detached_with_the_reason(
             create(address)
 
 
-def test_a_missing_feature_is_refused_with_a_text(connect: Connect, queue: str) -> None:
+def test_a_selector_of_a_queue_is_refused_and_one_of_an_exchange_is_not(connect: Connect, queue: str) -> None:
     connection = connect()
     with pytest.raises(LinkDetached, match="amqp:not-implemented"):
         connection.create_receiver(queue, options=Selector("a = 1"))
+    receiver = connection.create_receiver("/exchanges/amq.fanout", options=Selector("a = 1"), credit=10)
+    sender = connection.create_sender("/exchanges/amq.fanout", name="sender")
+    for number in range(3):
+        sender.send(Message(body=f"{number}", properties={"a": number}))
+    assert receiver.receive(timeout=LIMIT_S).body == "1"
+    receiver.accept()
 
 
 def test_the_management_api_shows_the_connection(tmp_path: Path) -> None:

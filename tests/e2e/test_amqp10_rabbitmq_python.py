@@ -284,6 +284,8 @@ def test_a_stream_is_read_from_an_offset_and_through_filters(
     assert [message.annotations["x-stream-offset"] for message in everything] == list(range(10))
     bananas = StreamConsumerOptions(4, StreamFilterOptions(application_properties={"fruit": "banana"}))
     assert [message.body for message in received(environment, name, 3, options=bananas)] == [b"5", b"7", b"9"]
+    sql = StreamConsumerOptions(4, StreamFilterOptions(sql="fruit LIKE 'b%' AND p.subject IS NULL"))
+    assert [message.body for message in received(environment, name, 3, options=sql)] == [b"5", b"7", b"9"]
 
 
 def test_a_reply_comes_directly(environment: Environment, connection: Connection, name: str) -> None:

@@ -17,9 +17,9 @@ from penstock.protocols.amqp10.channel.refusals import LinkError, told
 from penstock.protocols.amqp10.channel.stream_source import StreamSource
 from penstock.protocols.amqp10.channel.subscriptions import Subscription, find_subscription, is_subscription
 from penstock.protocols.amqp10.codec.performatives import Attach, Error, Flow, Source, Target
+from penstock.protocols.amqp10.filters.filters import Filters
 from penstock.protocols.amqp10.messages.addresses import parse_address, queue_address
 from penstock.protocols.amqp10.messages.annotating import annotations_of
-from penstock.protocols.amqp10.messages.filters import Filters
 from penstock.protocols.amqp10.messages.translate import amqp10_from_stored
 from penstock.protocols.properties.translate import amqp091_from_mqtt5
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5
@@ -51,19 +51,18 @@ class OutgoingLink(OutgoingCore):
         source = find_subscription(channel.session, attach) if attach.source is None else attach.source
         if not isinstance(source, Source):
             raise LinkError("amqp:invalid-field", "a receiver has a source")
+        filters = self._filters = Filters(source.filter or {}, channel.session.broker.log.wall_ms)
         if is_subscription(source):
-            self._subscription = Subscription(channel.session, attach, source)
+            self._subscription = Subscription(channel.session, attach, source, filters.text)
         self.queue = self._queue_of(source)
         self._source: StreamSource | None = None
-        filters = self._filters = Filters(source.filter or {})
         if isinstance(self.queue, Stream):
             self._source = StreamSource(self.queue, filters.offset, self.queue.log.now_ms())
             self.of_stream(self.queue.feed, self.queue.base)
             self.filtered = filters.look
-        elif filters:
-            raise LinkError("amqp:not-implemented", "only streams have filters; receive without one")
         else:
             self.way = ConsumerFastPath
+            self.filtered = filters.look
         self.priority = _priority(attach)
         """Higher ones are served first."""
         source.outcomes = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list") + (
@@ -85,6 +84,7 @@ class OutgoingLink(OutgoingCore):
         session = self.channel.session
         vhost, actor = session.vhost, session.actor
         if source.dynamic:
+            self._allow_filters(None)
             name = vhost.declare_queue("", actor, exclusive=True, auto_delete=True).queue.name
             source.address = queue_address(name)
             return vhost.queue(name, actor)
@@ -94,12 +94,31 @@ class OutgoingLink(OutgoingCore):
         if place.is_queue:
             if source.distribution_mode == "copy":
                 raise LinkError("amqp:not-implemented", "a queue is not browsed here; receive and release")
-            return vhost.queue(place.routing_key, actor)
+            queue = vhost.queue(place.routing_key, actor)
+            self._allow_filters(queue)
+            return queue
+        self._allow_filters(None)
         if self._subscription is not None:
             return self._subscription.subscribe(place)
         declared = vhost.declare_queue("", actor, exclusive=True, auto_delete=True)
         vhost.bind_queue(declared.queue.name, place.exchange, place.routing_key, actor)
         return vhost.queue(declared.queue.name, actor)
+
+    def _allow_filters(self, queue: Queue | None) -> None:
+        """Whether a queue can be filtered; None: one of the link's own. Raises LinkError."""
+        filters = self._filters
+        if not filters or isinstance(queue, Stream):
+            return
+        if filters.of_stream:
+            raise LinkError(
+                "amqp:not-implemented", "filters rabbitmq:... are of streams; receive without them"
+            )
+        if queue is not None:
+            raise LinkError(
+                "amqp:not-implemented",
+                f"the queue '{queue.name}' gives each message to whoever is next, and has no filters; "
+                "use a topic, an exchange or a stream, or receive without them",
+            )
 
     def start(self) -> None:
         """The attach was answered. Raises SubscriptionError: the queue takes no other consumer."""

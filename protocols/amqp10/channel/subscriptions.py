@@ -7,7 +7,8 @@
     ... with `global`, too              "subscription//LINK": of all containers
     attach without a source             finds the subscription, so that the link can be closed
 
-A durable subscription that is attached for another topic begins anew. Names are percent-encoded.
+A subscription that is attached for another topic, or with other filters, begins anew; while it has other
+links it is refused. Filters stand among the arguments of its binding. Names are percent-encoded.
 
 Source: AMQP JMS Mapping (working draft), section on subscriptions, as Qpid JMS has it.
 """
@@ -22,6 +23,7 @@ from penstock.protocols.amqp10.codec.performatives import Attach, Source
 from penstock.router.errors import NotFound
 
 if TYPE_CHECKING:
+    from penstock.router.arguments import Arguments
     from penstock.protocols.amqp10.messages.addresses import Place
     from penstock.protocols.amqp10.session.session import Session
     from penstock.subscriptions.queue.queue import Queue
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Subscription", "find_subscription", "is_subscription"]
 
 _PREFIX: Final = "subscription"
+_FILTERS: Final = "x-filters"
 _NAME_MAX: Final = 255
 
 
@@ -40,24 +43,31 @@ def is_subscription(source: Source) -> bool:
 class Subscription:
     """The subscription of a link."""
 
-    def __init__(self, session: Session, attach: Attach, source: Source) -> None:
+    def __init__(self, session: Session, attach: Attach, source: Source, filters: str) -> None:
+        """`filters`: what they say."""
         self._session = session
+        self._arguments: Arguments = {_FILTERS: filters} if filters else {}
         self.durable = source.durable > 0
         self.shared = "shared" in source.capabilities
         self.name = _name(session, attach.name, source.capabilities)
 
     def subscribe(self, place: Place) -> Queue:
-        """Its queue, made and bound if need be. Raises RoutingError."""
+        """Its queue, made and bound if need be. Raises RoutingError, LinkError."""
         session, vhost = self._session, self._session.vhost
         known = vhost.queues.get(self.name)
-        if known is not None and not self.shared:
-            bound = {(binding.source.name, binding.key) for binding in known.bindings}
-            if bound != {(place.exchange, place.routing_key)}:
+        if known is not None:
+            bound = [(one.source.name, one.key, one.arguments.get(_FILTERS)) for one in known.bindings]
+            if bound != [(place.exchange, place.routing_key, self._arguments.get(_FILTERS))]:
+                if known.queue.consumer_count:
+                    raise LinkError(
+                        "amqp:resource-locked",
+                        f"the subscription '{self.name}' has links for another topic, or with other filters",
+                    )
                 vhost.delete_queue(self.name, session.actor)
         vhost.declare_queue(
             self.name, session.actor, durable=self.durable, auto_delete=self.shared and not self.durable
         )
-        vhost.bind_queue(self.name, place.exchange, place.routing_key, session.actor)
+        vhost.bind_queue(self.name, place.exchange, place.routing_key, session.actor, self._arguments)
         return vhost.queue(self.name, session.actor)
 
     def closed(self) -> None:

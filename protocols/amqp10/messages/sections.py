@@ -19,7 +19,7 @@ from penstock.protocols.amqp10.codec.encoding import encode
 from penstock.protocols.amqp10.codec.errors import DecodeError
 from penstock.protocols.amqp10.codec.values import Described, Symbol, ULong
 
-__all__ = ["Message", "encode_section", "parse_message", "read_sections"]
+__all__ = ["PROPERTY_NAMES", "Message", "encode_section", "parse_message", "read_sections"]
 
 HEADER, DELIVERY_ANNOTATIONS, ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = 0x70, 0x71, 0x72, 0x73, 0x74
 DATA, SEQUENCE, VALUE, FOOTER = 0x75, 0x76, 0x77, 0x78
@@ -34,6 +34,22 @@ _NAMES: Final = {
     VALUE: "amqp-value:*",
     FOOTER: "footer:map",
 }
+PROPERTY_NAMES: Final = (
+    "message-id",
+    "user-id",
+    "to",
+    "subject",
+    "reply-to",
+    "correlation-id",
+    "content-type",
+    "content-encoding",
+    "absolute-expiry-time",
+    "creation-time",
+    "group-id",
+    "group-sequence",
+    "reply-to-group-id",
+)
+"""Fields of the properties section, in their order."""
 _BY_NAME: Final = {f"amqp:{name}": code for code, name in _NAMES.items()}
 _KINDS: Final = {
     HEADER: list,

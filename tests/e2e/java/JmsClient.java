@@ -50,6 +50,7 @@ public class JmsClient {
                 case "transaction" -> transaction(connection, session, name);
                 case "durable" -> durable(connection, connection.createSession(false, Session.AUTO_ACKNOWLEDGE), name);
                 case "shared" -> shared(connection.createSession(false, Session.AUTO_ACKNOWLEDGE), name);
+                case "selectors" -> selectors(session, connection.createSession(false, Session.AUTO_ACKNOWLEDGE), name);
                 case "delay" -> delay(session, name);
                 case "restart" -> restart(session, name);
                 default -> throw new IllegalArgumentException(scenario);
@@ -208,6 +209,35 @@ public class JmsClient {
             for (MessageConsumer consumer : consumers) consumer.close();
         }
         session.unsubscribe("ours");
+    }
+
+    // Topics have selectors, and so have durable subscriptions; queues refuse them.
+    static void selectors(Session session, Session automatic, String name) throws Exception {
+        Topic topic = session.createTopic(name);
+        String odd = "number % 2 = 1 AND JMSCorrelationID LIKE 'c%' AND JMSDeliveryMode = 'PERSISTENT'";
+        MessageConsumer some = automatic.createConsumer(topic, odd);
+        MessageConsumer none = automatic.createConsumer(topic, "number > 100");
+        automatic.createDurableConsumer(topic, "picky", "number BETWEEN 3 AND 5", false).close();
+        send(session, session.createProducer(topic), 0, 8);
+        for (int i = 1; i < 8; i += 2) check(take(some).getText().equals("" + i), "the odd ones");
+        check(some.receiveNoWait() == null && none.receiveNoWait() == null, "no others");
+        MessageConsumer picky = automatic.createDurableConsumer(topic, "picky", "number BETWEEN 3 AND 5", false);
+        for (int i = 3; i < 6; i++) check(take(picky).getText().equals("" + i), "those between");
+        picky.close();
+        send(session, session.createProducer(topic), 3, 1);
+        picky = automatic.createDurableConsumer(topic, "picky", "number = 9", false);
+        send(session, session.createProducer(topic), 9, 1);
+        check(take(picky).getText().equals("9"), "another selector begins the subscription anew");
+        picky.close();
+        automatic.unsubscribe("picky");
+        for (Destination refused : new Destination[] {topic, session.createQueue(name)}) {
+            try {
+                automatic.createConsumer(refused, refused == topic ? "number BETWEEN" : "number = 1");
+                check(false, "a consumer was let in");
+            } catch (JMSException expected) {
+                // as it should be
+            }
+        }
     }
 
     static void delay(Session session, String name) throws Exception {

@@ -8,10 +8,12 @@ import pytest
 
 from penstock.protocols.amqp10.codec import values as v
 from penstock.protocols.amqp10.codec.errors import FieldError, Unsupported
+from penstock.protocols.amqp10.filters.filters import Filters
 from penstock.protocols.amqp10.messages import sections as s
-from penstock.protocols.amqp10.messages.filters import Filters
 from penstock.router.queues.start_position import StartPosition
 
+NOW = (1_000_000).__int__
+"""A clock."""
 PROPERTIES = [v.ULong(7), b"u", None, "subject", None, "&c", v.Symbol("text/plain")]
 APPLICATION = {"n": v.Int(5), "f": 2.5, "t": True, "s": "banana", "none": None}
 MESSAGE = (
@@ -23,8 +25,11 @@ MESSAGE = (
 
 def filters(**named: Any) -> Filters:
     """Filters by name: `amqp__x_y` is `amqp:x-y`."""
-    names = {v.Symbol(name.replace("__", ":").replace("_", "-")): value for name, value in named.items()}
-    return Filters({name: v.Described(name, value) for name, value in names.items()})
+    names = {
+        v.Symbol(name.replace("apache_", "apache.").replace("__", ":").replace("_", "-")): value
+        for name, value in named.items()
+    }
+    return Filters({name: v.Described(name, value) for name, value in names.items()}, NOW)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +100,7 @@ def test_a_time_is_an_offset() -> None:
         {"amqp__properties_filter": {"subject": [1]}},
         {"amqp__application_properties_filter": {str(n): n for n in range(17)}},
         {"amqp__application_properties_filter": {1: 1}},
+        {"amqp__sql_filter": 1},
         {"rabbitmq__stream_filter": [1]},
         {"rabbitmq__stream_filter": {"a": "b"}},
         {"rabbitmq__stream_filter": [str(n) for n in range(33)]},
@@ -105,6 +111,21 @@ def test_an_impossible_filter_is_refused(named: dict[str, Any]) -> None:
         filters(**named)
 
 
+def test_selectors_and_other_filters_have_to_agree() -> None:
+    both = filters(apache_org__selector_filter__string="n = 5", amqp__sql_filter="s = 'banana'")
+    assert both.passes(MESSAGE)
+    assert not filters(amqp__sql_filter="s = 'apple'").passes(MESSAGE)
+    assert not filters(amqp__sql_filter="absent = 1").passes(MESSAGE)
+    assert filters(amqp__sql_filter="UTC() = 1000000").passes(MESSAGE)
+
+
+def test_equal_filters_say_the_same() -> None:
+    one = filters(amqp__sql_filter="n = 5", amqp__properties_filter={"subject": "a", "to": "b"})
+    other = filters(amqp__properties_filter={"to": "b", "subject": "a"}, amqp__sql_filter="n = 5")
+    assert one.text == other.text
+    assert one.text != filters(amqp__sql_filter="n = 6").text
+
+
 def test_an_unknown_filter_is_refused() -> None:
     with pytest.raises(Unsupported, match="jms-selector"):
         filters(jms_selector="a = 1")
@@ -112,9 +133,9 @@ def test_an_unknown_filter_is_refused() -> None:
 
 def test_a_descriptor_that_is_no_name_is_refused() -> None:
     with pytest.raises(FieldError, match="descriptor"):
-        Filters({v.Symbol("f"): v.Described(v.Array(0xA3, []), "x")})
+        Filters({v.Symbol("f"): v.Described(v.Array(0xA3, []), "x")}, NOW)
 
 
 def test_a_filter_may_be_named_by_its_number() -> None:
-    found = Filters({v.Symbol("f"): v.Described(v.ULong(0x173), {v.Symbol("subject"): "other"})})
+    found = Filters({v.Symbol("f"): v.Described(v.ULong(0x173), {v.Symbol("subject"): "other"})}, NOW)
     assert not found.passes(MESSAGE)

@@ -30,6 +30,7 @@ from penstock.protocols.amqp10.codec.performatives import (
     Target,
     Transfer,
 )
+from penstock.protocols.amqp10.codec.values import Described, Symbol
 from penstock.protocols.amqp10.messages import sections as s
 from penstock.protocols.amqp10.options import CREDIT, WINDOW
 from penstock.protocols.amqp10.session.state import State
@@ -333,3 +334,80 @@ def test_a_subscription_with_too_long_a_name_is_refused(world: World) -> None:
     peer = Peer(world, open_=Open("c" * 300))
     peer.attach(Source("topic://t", durable=2))
     assert [one.error.condition for one in peer.got(Detach)] == ["amqp:invalid-field"]
+
+
+# Filters
+
+
+def selector(text: str) -> dict[Any, Any]:
+    return {Symbol("s"): Described(Symbol("apache.org:selector-filter:string"), text)}
+
+
+def coloured(color: str) -> bytes:
+    return s.encode_section(s.APPLICATION_PROPERTIES, {"color": color}) + s.encode_section(
+        s.DATA, color.encode()
+    )
+
+
+def test_what_does_not_pass_a_private_queue_is_done(peer: Peer) -> None:
+    receiver = peer.attach(Source("topic://t", filter=selector("color = 'red'")))
+    peer.credit(receiver, 2)
+    sender = peer.attach(Target("topic://t"))
+    for color in ("red", "blue", "red", "blue"):
+        peer.transfer(sender, coloured(color), settled=True)
+    assert peer.bodies() == [b"red", b"red"]
+    peer.send(Disposition(True, 0, 1, True, Accepted()))
+    peer.credit(receiver, 3)
+    peer.got()
+    (name,) = [name for name in peer.session.vhost.queues if name != "q"]
+    queue = peer.session.vhost.queues[name].queue
+    assert (queue.ready_count, queue.cursor.outstanding) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("source", "condition"),
+    [
+        (Source("q", filter=selector("a = 1")), "amqp:not-implemented"),
+        (Source("topic://t", filter=selector("a =")), "amqp:invalid-field"),
+        (
+            Source(
+                "topic://t", filter={Symbol("o"): Described(Symbol("rabbitmq:stream-offset-spec"), "first")}
+            ),
+            "amqp:not-implemented",
+        ),
+    ],
+)
+def test_a_filter_that_cannot_be_is_refused(peer: Peer, source: Source, condition: str) -> None:
+    peer.attach(source)
+    (detach,) = peer.got(Detach)
+    assert detach.error.condition == condition
+
+
+def test_other_filters_begin_a_subscription_anew(world: World, peer: Peer) -> None:
+    def subscribe(text: str) -> int:
+        return peer.attach(Source("topic://t", 2, "never", filter=selector(text)))
+
+    first = subscribe("color = 'red'")
+    peer.send(Detach(first))
+    sender = peer.attach(Target("topic://t"))
+    for color in ("red", "blue"):
+        peer.transfer(sender, coloured(color), settled=True)
+    peer.got()
+    name = "subscription/peer/link%200"
+    assert peer.ready(name) == 2
+    peer.send(
+        Attach("link 0", 7, True, source=Source("topic://t", 2, "never", filter=selector("color = 'red'")))
+    )
+    peer.credit(7, 5)
+    assert peer.bodies() == [b"red"]
+    peer.send(
+        Attach("link 0", 8, True, source=Source("topic://t", 2, "never", filter=selector("color = 'blue'")))
+    )
+    assert [detach.error.condition for detach in peer.got(Detach)] == ["amqp:resource-locked"]
+    peer.send(Detach(7))
+    peer.got()
+    peer.send(
+        Attach("link 0", 9, True, source=Source("topic://t", 2, "never", filter=selector("color = 'blue'")))
+    )
+    peer.got()
+    assert peer.ready(name) == 0

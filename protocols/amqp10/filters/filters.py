@@ -7,6 +7,7 @@
 | `rabbitmq:stream-match-unfiltered` | a boolean | without that annotation, too |
 | `amqp:properties-filter` | a map of fields of the properties section | when all are equal |
 | `amqp:application-properties-filter` | a map of application properties | when all are equal |
+| `amqp:sql-filter`, `apache.org:selector-filter:string` | a text | when the selector is true |
 
 A value is described, and its descriptor says which filter it is. A text that begins with `&p:` or `&s:`
 stands for a beginning or an end, `&&` for one `&`. Numbers of all types compare by value; null equals all.
@@ -21,7 +22,9 @@ from typing import Any, Final
 
 from penstock.protocols.amqp10.codec import values as v
 from penstock.protocols.amqp10.codec.errors import FieldError, Unsupported
-from penstock.protocols.amqp10.messages.sections import parse_message
+from penstock.protocols.amqp10.filters.fields import Value
+from penstock.protocols.amqp10.filters.parser import parse_selector
+from penstock.protocols.amqp10.messages.sections import PROPERTY_NAMES, parse_message
 from penstock.router.queues.start_position import StartPosition
 
 __all__ = ["Filters"]
@@ -31,22 +34,9 @@ _VALUES_MAX: Final = 32
 _CODES: Final = {
     0x173: "amqp:properties-filter",
     0x174: "amqp:application-properties-filter",
+    0x120: "amqp:sql-filter",
+    0x468C00000004: "apache.org:selector-filter:string",
 }
-_PROPERTIES: Final = (
-    "message-id",
-    "user-id",
-    "to",
-    "subject",
-    "reply-to",
-    "correlation-id",
-    "content-type",
-    "content-encoding",
-    "absolute-expiry-time",
-    "creation-time",
-    "group-id",
-    "group-sequence",
-    "reply-to-group-id",
-)
 _VALUE: Final = "x-stream-filter-value"
 
 _Test = Callable[[Any], bool]
@@ -55,16 +45,30 @@ _Test = Callable[[Any], bool]
 class Filters:
     """See the module."""
 
-    def __init__(self, filters: Mapping[Any, Any]) -> None:
-        """Raises FieldError: a filter that is not known, or with an impossible value."""
+    def __init__(self, filters: Mapping[Any, Any], clock: Callable[[], int]) -> None:
+        """`clock` gives ms since the epoch.
+
+        Raises:
+            FieldError, SelectorError: a filter with an impossible value.
+            Unsupported: one that is not known.
+
+        """
+        self._clock = clock
         self.offset: object = "next"
         self._empty = not filters
+        self._said: list[str] = []
         self._values: tuple[str, ...] | None = None
         self._unfiltered = False
         self._properties: dict[int, _Test] = {}
         self._application: dict[str, _Test] = {}
+        self._selectors: list[Value] = []
+        self.of_stream = False
+        """One of them has a meaning for streams only."""
+        self.text = ""
+        """What they say, the same for equal ones."""
         for described in filters.values():
             self._add(described)
+        self.text = " & ".join(sorted(self._said))
 
     def __bool__(self) -> bool:
         return not self._empty
@@ -72,7 +76,7 @@ class Filters:
     @property
     def look(self) -> bool:
         """Whether any of them looks at messages."""
-        return self._values is not None or bool(self._properties or self._application)
+        return self._values is not None or bool(self._properties or self._application or self._selectors)
 
     def _add(self, described: Any) -> None:
         if not isinstance(described, v.Described):
@@ -83,6 +87,9 @@ class Filters:
         if isinstance(name, int):
             name = _CODES.get(name, str(name))
         value = described.value
+        said = sorted(value.items(), key=str) if isinstance(value, dict) else value
+        self._said.append(f"{name} {said!r}")
+        self.of_stream = self.of_stream or name.startswith("rabbitmq:")
         match name:
             case "rabbitmq:stream-offset-spec":
                 self.offset = StartPosition(max(value, 0)) if isinstance(value, v.Timestamp) else value
@@ -96,11 +103,15 @@ class Filters:
                 self._unfiltered = value is True
             case "amqp:properties-filter":
                 for key, one in _fields(name, value):
-                    if key not in _PROPERTIES:
+                    if key not in PROPERTY_NAMES:
                         raise FieldError(f"{key} is no field of the properties section")
-                    self._properties[_PROPERTIES.index(key)] = _test(one)
+                    self._properties[PROPERTY_NAMES.index(key)] = _test(one)
             case "amqp:application-properties-filter":
                 self._application |= {key: _test(one) for key, one in _fields(name, value)}
+            case "amqp:sql-filter" | "apache.org:selector-filter:string":
+                if not isinstance(value, str):
+                    raise FieldError(f"{name} is a text")
+                self._selectors.append(parse_selector(value, self._clock))
             case _:
                 raise Unsupported(f"there is no filter {name} here; receive without it")
 
@@ -111,7 +122,9 @@ class Filters:
             value = message.annotations.get(_VALUE)
             if value not in self._values and not (value is None and self._unfiltered):
                 return False
-        fields = message.properties + [None] * (len(_PROPERTIES) - len(message.properties))
+        if not all(selector(message) for selector in self._selectors):
+            return False
+        fields = message.properties + [None] * (len(PROPERTY_NAMES) - len(message.properties))
         return all(test(fields[at]) for at, test in self._properties.items()) and all(
             key in message.application_properties and test(message.application_properties[key])
             for key, test in self._application.items()

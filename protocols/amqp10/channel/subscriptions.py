@@ -23,9 +23,9 @@ from penstock.protocols.amqp10.codec.performatives import Attach, Source
 from penstock.router.errors import NotFound
 
 if TYPE_CHECKING:
-    from penstock.router.arguments import Arguments
     from penstock.protocols.amqp10.messages.addresses import Place
     from penstock.protocols.amqp10.session.session import Session
+    from penstock.router.arguments import Arguments
     from penstock.subscriptions.queue.queue import Queue
 
 __all__ = ["Subscription", "find_subscription", "is_subscription"]

@@ -12,9 +12,10 @@ Knows no protocol, and no name's meaning.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.subscriptions.cursor._all_cursors import lowest, moved
 from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.errors import SubscriptionError
 from penstock.subscriptions.fault_isolation import guarded
@@ -35,10 +36,13 @@ __all__ = ["Queues"]
 _LOG: Final = logging.getLogger("penstock.subscriptions")
 
 TABLE: Final = "cursor"
+_NOTHING: Final = (1 << 64) - 1
 _FLUSH_AT_ONCE: Final = 2000
 """State records put in one go (about 3 ms); the rest follows in the next turns."""
+_MOVED_AT_ONCE: Final = 64
+"""Queues asked whether they moved in one go (about 10 us)."""
 _SWEEP_AT_ONCE: Final = 5000
-"""Cursors asked for their low position in one go (about 1 ms)."""
+"""Cursors asked for their low position in one go (below 1 ms)."""
 
 
 class Queues:
@@ -60,6 +64,7 @@ class Queues:
         self.on_deleted: list[Callable[[Queue], object]] = []
         """Called with each queue that is being deleted, while what it counted can be read."""
         self._all: list[Queue] = []
+        self._streams: dict[Stream, None] = {}
         self._next_qid = 1 + max((int.from_bytes(key, "big") for key in log.tables.keys(TABLE)), default=0)
         self._restored: set[int] = set()
         self.dirty_queues: list[Queue] = []
@@ -68,9 +73,11 @@ class Queues:
         # After an unclean stop nobody knows what had been delivered: all of it may have been.
         self._unclean_until = 0 if log.recovery.clean else log.appender.next_lsn - 1
         log.before_checkpoint.append(self._anchor)
-        self._low = 0
-        self._low_horizon = 0
-        self._sweep: list[Queue] = []
+        self._low = self._sweep_low = 0
+        self._swept_to = 0
+        """What the last sweep looked at was appended before."""
+        self._sweep_left = 0
+        """Queues that the sweep looks at yet."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -161,6 +168,8 @@ class Queues:
         # A list, and each queue knows its place in it: a dictionary costs 50 bytes a queue.
         self._all.append(queue)
         queue.cursor.place = len(self._all)
+        if isinstance(queue, Stream):
+            self._streams[queue] = None
 
     def _unregister(self, queue: Queue) -> None:
         place, queue.cursor.place = queue.cursor.place, 0
@@ -168,6 +177,8 @@ class Queues:
         if last is not queue:
             self._all[place - 1] = last
             last.cursor.place = place
+        if isinstance(queue, Stream):
+            del self._streams[queue]
 
     def keep(self, queue: Queue) -> int:
         """Make a queue that is not durable so: it gets a number and its record. The LSN to wait for."""
@@ -300,30 +311,27 @@ class Queues:
         self.dirty_queues.clear()
 
     def _anchor(self) -> None:
-        for queue in self._all:
-            if queue.kind is Kind.STREAM:
-                assert isinstance(queue, Stream)
-                queue.anchor()
+        for stream in self._streams:
+            stream.anchor()
 
     # The part of the log that is needed
 
     def low_water(self) -> int:
         """A position such that no queue needs a record below it.
 
-        With up to 5,000 queues it is exact at the time of the call; with more it is that of the last sweep,
-        and a call begins a new sweep in the background when the last one has ended. Positions only rise, and
-        what is appended during a sweep lies above the sweep's horizon, so an old answer is a safe one.
+        With up to 5,000 queues it is exact at the time of the call. With more, a call looks at streams, and
+        the rest is that of the last sweep; a call begins a new sweep in the background when something was
+        appended since the last one. Positions only rise, and what is appended during a sweep lies above the
+        sweep's horizon, so an old answer is a safe one.
         """
-        if self._sweep:
-            return self._low
-        self._low_horizon = self.log.appender.next_lsn
+        horizon = self.log.appender.next_lsn
         if len(self._all) <= _SWEEP_AT_ONCE:
-            self._low = min((queue.low() for queue in self._all), default=self._low_horizon)
-            self._low = min(self._low, self._low_horizon)
-            return self._low
-        self._sweep = list(self._all)
-        self._sweep_some()
-        return self._low
+            self._low = min(lowest(self._all, 0, len(self._all)), horizon)
+        elif not self._sweep_left and horizon > self._swept_to:
+            self._sweep_left = len(self._all)
+            self._swept_to = self._sweep_low = horizon
+            self._sweep_some()
+        return min(self._low, *(stream.low() for stream in self._streams), _NOTHING)
 
     def needs(self, needs: Needs, done: Callable[[], object]) -> None:
         """Mark which records of a segment some queue still needs, then call `done`, now or in a later turn.
@@ -365,17 +373,30 @@ class Queues:
 
     def _sweep_some(self) -> None:
         if not guarded(_LOG, "what queues need is not known: no segment is deleted now", self._sweep_next):
-            self._sweep.clear()  # the next call begins anew
+            self._sweep_left = self._swept_to = 0  # the next call begins anew
             return
-        if self._sweep:
+        if self._sweep_left:
             self.tick.after(0, self._sweep_some)
         else:
-            self._low = max(self._low, self._low_horizon)
+            self._low = max(self._low, self._sweep_low)
 
     def _sweep_next(self) -> None:
-        some = self._sweep[-_SWEEP_AT_ONCE:]
-        del self._sweep[-_SWEEP_AT_ONCE:]
-        self._low_horizon = min(self._low_horizon, min(queue.low() for queue in some))
+        # From the end, as in `moved`.
+        end = min(self._sweep_left, len(self._all))
+        self._sweep_left = max(end - _SWEEP_AT_ONCE, 0)
+        self._sweep_low = min(self._sweep_low, lowest(self._all, self._sweep_left, end))
+
+    # Statistics
+
+    def moved(self) -> Iterator[tuple[list[Queue], list[Queue]]]:
+        """Those never asked about, and those whose counts may have changed since the last time; in parts.
+
+        Queues may come and go between two parts. One that comes then is in the next answer.
+        """
+        # From the end: where a queue goes, the last one takes its place.
+        for end in range(len(self._all), 0, -_MOVED_AT_ONCE):
+            yield moved(self._all, max(end - _MOVED_AT_ONCE, 0), end)
+        yield [], [stream for stream in self._streams if stream.cursor.is_counted() and stream.has_moved()]
 
     def statistics(self) -> dict[str, int]:
         """Figures of the registry."""

@@ -79,6 +79,8 @@ class Cursor:
     """Positions up to here carry the redelivered flag: the process that may have delivered them died."""
 
     def __init__(self, log: CursorLog) -> None: ...
+    def succeed(self, former: Cursor) -> None:
+        """Be the cursor of the queue whose cursor was `former`; what that one has out is void."""
 
     # Memberships
 
@@ -124,6 +126,14 @@ class Cursor:
     @property
     def window(self) -> int:
         """Places that are kept: what is out, what was given back, and done ones between these."""
+
+    # Statistics
+
+    def is_counted(self) -> bool:
+        """Whether `_all_cursors.moved` was asked about its queue before."""
+
+    def touch(self) -> None:
+        """A count of its queue that lies elsewhere has changed: `_all_cursors.moved` names the queue."""
 
     # Taking
 

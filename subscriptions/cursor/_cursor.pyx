@@ -79,6 +79,14 @@ cdef uint64_t POSITIONS[MAX_TAKE]
 
 
 cdef class Cursor(CursorLimits):
+    def succeed(self, Cursor former not None):
+        self.queue, former.queue = former.queue, None
+        self.is_kept, former.is_kept = former.is_kept, False
+        self.place, former.place = former.place, 0
+        self.scheduled = former.scheduled
+        self._seen = former._seen
+        self.touch()
+
     # Taking
 
     cpdef Py_ssize_t take(self, Py_ssize_t n) except -1:

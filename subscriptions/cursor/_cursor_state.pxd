@@ -30,6 +30,7 @@ cdef class CursorState(TakeResult):
     cdef public uint64_t skip_transient_until, unclean_until, sent_until
     cdef public uint32_t wake_below         # > 0: the queue is woken once fewer are out
     cdef public uint32_t place              # of its queue in the registry, from 1 on; 0: it is in none
+    cdef uint64_t _seen                     # what `has_moved` found last; 0: it was never asked
     cdef readonly bint dirty                # state() changed since it was last persisted
     cdef public bint scheduled              # its queue is on the tick's ready list
     cdef public bint is_kept                # its state is persisted: the queue is told when it becomes dirty
@@ -37,6 +38,11 @@ cdef class CursorState(TakeResult):
     cdef uint8_t _gathers                   # what is ready stands in the window, to be sorted or counted
 
     cpdef uint64_t ready_count(self) except? 0xFFFFFFFFFFFFFFFF
+    cpdef uint64_t low(self) noexcept
+    cpdef bint is_counted(self) noexcept
+    cpdef void touch(self) noexcept
+
+    cdef bint has_moved(self, uint64_t handed_out) noexcept
 
     cdef Member* _add(self, Feed feed, uint32_t tag, uint64_t index) except NULL
     cdef void _close(self, Member* member, uint64_t to_pos, uint64_t to) noexcept

@@ -32,6 +32,15 @@ from penstock.errors import SubscriptionError
 cdef enum:
     NOTES_MAX = 1 << 20         # bytes of a cursor's notes: they stand in each state record
     NOTE_OVERHEAD = 128         # what a note costs beside its own bytes
+cdef enum:                      # `_seen` besides what was found
+    NEVER = 0
+    TOUCHED = 1
+
+
+cdef inline uint64_t mixed(uint64_t found, uint64_t number) noexcept nogil:
+    """Another number, mixed in: a multiplication by 2^64 over the golden ratio."""
+    found = (found ^ number) * <uint64_t>0x9E3779B97F4A7C15
+    return found ^ found >> 32
 
 
 cdef class CursorState(TakeResult):
@@ -191,6 +200,33 @@ cdef class CursorState(TakeResult):
             else:
                 self.queue.mark_dirty()
 
+    # Statistics
+
+    cpdef bint is_counted(self) noexcept:
+        return self._seen != NEVER
+
+    cpdef void touch(self) noexcept:
+        if self._seen != NEVER:
+            self._seen = TOUCHED
+
+    cdef bint has_moved(self, uint64_t handed_out) noexcept:
+        """Whether a count of its queue may differ from the last call; `handed_out` is one that the queue has."""
+        # Numbers that never fall as long as the memberships stay, so a mixture that is the same says that they are.
+        cdef uint64_t found = mixed(mixed(handed_out, self.settled), self.requeued)
+        cdef uint32_t i
+        cdef Member* member
+        found = mixed(mixed(found, self.expired), self.lost)
+        found = mixed(mixed(mixed(found, self.frontier), <uint64_t>self.outstanding), ready_in(&self._window))
+        for i in range(self._members.n):
+            member = &self._members.list[i]
+            found = mixed(mixed(found, end_of(member)), member.next)
+        if found <= TOUCHED:
+            found += TOUCHED + 1
+        if found == self._seen:
+            return False
+        self._seen = found
+        return True
+
     # The window
 
     def position(self, uint64_t seq):
@@ -268,7 +304,7 @@ cdef class CursorState(TakeResult):
                 index += 1
         return None
 
-    def low(self):
+    cpdef uint64_t low(self) noexcept:
         cdef uint64_t low = self._undone() or UINT64_MAX, pos
         cdef uint32_t i
         cdef Member* member

@@ -157,6 +157,7 @@ class Queue(Served):
         """Live by these rules from now on, instead of those before; no message is lost by that."""
         if self.cursor.has_rules or rules != NO_RULES:
             self._tell_cursor(rules)
+        self.cursor.touch()  # a limit may hide what is over it
         self._queues.idle.lease(self, rules.expires_ms)
         if self._limits is None:
             if rules.passive:
@@ -301,6 +302,7 @@ class Queue(Served):
             )
         self._sole = exclusive or self.kind is Kind.EXCLUSIVE
         self._consumers.add(consumer)
+        self.cursor.touch()
         self._find_fast_path()
         attached("subscribe", self, consumer)
         self.wake()
@@ -313,6 +315,7 @@ class Queue(Served):
         """
         if self._consumers is None or not self._consumers.remove(consumer):
             return
+        self.cursor.touch()
         self._find_fast_path()
         attached("unsubscribe", self, consumer)
         if requeue:

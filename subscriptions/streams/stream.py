@@ -104,6 +104,7 @@ class Stream(Queue):
         "_max_age_s",
         "_max_bytes",
         "_readers",
+        "_seen",
         "_waiting",
         "base",
         "feed",
@@ -116,6 +117,7 @@ class Stream(Queue):
         """Offset of the feed's entry 0; may be negative: the first entries of this run have no offset 0."""
         self._readers: dict[Reader, None] = {}
         self._waiting = False  # for a sync, or at the feed
+        self._seen = 0, 0, 0
         self._max_age_s: float | None = None
         self._max_bytes: int | None = None
         self._compacts = False
@@ -318,6 +320,11 @@ class Stream(Queue):
     def consumer_count(self) -> int:
         """Readers, each with a place of its own."""
         return len(self._readers)
+
+    def has_moved(self) -> bool:
+        """Whether it has got or dropped messages, or a reader came or went, since this was asked last."""
+        before, self._seen = self._seen, (self.feed.start, self.feed.end, len(self._readers))
+        return self._seen != before
 
     def apply(self, rules: Rules) -> None:
         """A stream has no rules of queues; see `retain`."""

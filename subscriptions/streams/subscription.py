@@ -66,12 +66,8 @@ class Subscription(Group):
         former, rules = self.cursor, self._rules
         self._unwatch()
         super().apply(NO_RULES)
-        former.queue = None
-        former.is_kept = False
         fresh = Cursor(self.log)
-        fresh.queue = self
-        fresh.is_kept = self.durable
-        fresh.scheduled = former.scheduled
+        fresh.succeed(former)
         fresh.join(self.stream.feed, position)
         self.cursor = fresh
         super().apply(rules)

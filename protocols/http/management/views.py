@@ -15,15 +15,13 @@ from urllib.parse import quote_plus, unquote_plus
 
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.plots import Curve
-from penstock.protocols.http.management.rates import (
+from penstock.protocols.http.management.queue_totals import (
     LENGTHS,
     QUEUE_COUNTERS,
-    TOTALS,
     queue_counters,
     queue_type,
-    total_counters,
-    traffic_key,
 )
+from penstock.protocols.http.management.rates import TOTALS, total_counters, traffic_key
 from penstock.protocols.net.connection_info import ChannelInfo, ConsumerInfo, Totals
 from penstock.router.arguments import encode_table
 from penstock.router.exchanges.exchanges import Exchange
@@ -248,8 +246,8 @@ def queue_curves(api: Management, entry: QueueEntry) -> tuple[Curve, tuple[Curve
 
 def vhost_lengths(api: Management, found: Vhost) -> tuple[Curve, ...]:
     """The history of the lengths of all queues of a vhost."""
-    sums = api.sampler.vhost_sums(found.name)
-    values = (*sums.counters, sums.ready, sums.unacked)
+    sums = api.sampler.queues.of_vhost(found.name)
+    values = sums.values
     return tuple(api.curve(("vhost", found.name), names, values) for names in _LENGTH_NAMES)
 
 
@@ -511,7 +509,7 @@ def consumer(api: Management, live: Live, number: int, one: ConsumerInfo) -> Ite
 
 def vhost(api: Management, found: Vhost, lives: Sequence[Live]) -> Item:
     """A vhost with the totals of its queues and connections."""
-    sums = api.sampler.vhost_sums(found.name)
+    sums = api.sampler.queues.of_vhost(found.name)
     rates = api.sampler.rates(("vhost", found.name), len(QUEUE_COUNTERS))
     growth = growths(QUEUE_COUNTERS, rates)
     ready, unacked = sums.ready, sums.unacked
@@ -527,7 +525,8 @@ def vhost(api: Management, found: Vhost, lives: Sequence[Live]) -> Item:
             flows = [a + b for a, b in zip(flows, of_one, strict=True)]
     counted = dict(zip(TOTALS, zip(total_counters(totals), flows[:-2], strict=True), strict=True))
     # Its queues know what went through them after a connection is gone, too.
-    counted |= dict(zip(QUEUE_COUNTERS[1:], zip(sums.counters[1:], rates[1:], strict=True), strict=True))
+    moved = zip(sums.values[1 : len(rates)], rates[1:], strict=True)
+    counted |= dict(zip(QUEUE_COUNTERS[1:], moved, strict=True))
     return {
         "cluster_state": {api.node: "running"},
         "default_queue_type": found.metadata.default_queue_type or "undefined",

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.management.context import Management
-from penstock.protocols.http.management.rates import queue_counters
+from penstock.protocols.http.management.queue_totals import queue_counters
 from penstock.protocols.http.metrics import node, whole
 from penstock.protocols.http.metrics.exposition import Kind, Metric, head, labels_of, sample, written
 from penstock.protocols.http.metrics.own import own

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.logins import PROTOCOLS
-from penstock.protocols.http.management.rates import QueueSums
+from penstock.protocols.http.management.queue_totals import QueueSums
 from penstock.protocols.http.metrics.exposition import Kind, Metric, head, labels_of, of_one, sample
 from penstock.protocols.net.connection_info import SIZES, Totals
 
@@ -138,7 +138,7 @@ def channels(lives: list[Live], of: ByProtocol) -> Iterator[Metric]:
 def queues(api: Management, moved: ByProtocol) -> Iterator[Metric]:
     """All queues; those of MQTT clients are classic queues of their protocol."""
     sums = {("amqp091", kind): QueueSums() for kind in _TYPES}
-    sums.update(api.sampler.sums_by_type())
+    sums.update(api.sampler.queues.by_type())
     ready = sum(of.ready for of in sums.values())
     unacked = sum(of.unacked for of in sums.values())
     consumers = sum(of.consumers for of in sums.values())

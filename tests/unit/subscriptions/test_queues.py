@@ -6,8 +6,11 @@ import pytest
 
 from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.log import Log
+from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.errors import SubscriptionError
 from penstock.subscriptions.queues import Queues
+from penstock.subscriptions.streams.stream import Stream
+from penstock.subscriptions.streams.subscription import Subscription
 from tests.support.queues import Consumer, World
 
 
@@ -154,6 +157,39 @@ def test_low_water_of_many_queues_is_found_in_slices_and_never_too_high(
     world.loop.advance(0)
     world.loop.settle()
     assert world.queues.low_water() <= second + 1
+
+
+def test_very_many_queues_are_swept_only_when_something_was_appended(
+    world: World, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.subscriptions.queues._SWEEP_AT_ONCE", 10)
+    for number in range(35):
+        world.queue(f"q{number}", feed)
+
+    def turns() -> int:
+        world.queues.low_water()
+        return world.loop.settle()
+
+    assert turns() > 0
+    assert turns() == 0
+    world.publish(feed)
+    assert turns() > 1
+
+
+def test_a_subscription_that_went_back_is_in_the_registry_until_it_is_deleted(
+    world: World, feed: Feed
+) -> None:
+    stream = world.queues.create("s", "/", durable=False, kind=Kind.STREAM)
+    assert isinstance(stream, Stream)
+    stream.begin(feed)
+    reader = world.queues.create("r", "/", durable=False, cls=Subscription)
+    assert isinstance(reader, Subscription)
+    reader.begin(stream, 1)
+    positions = world.publish(feed, n=3)
+    world.loop.settle()
+    reader.seek(positions[0])
+    reader.delete()
+    assert list(world.queues) == [stream]
 
 
 def test_a_clean_stop_after_an_unclean_one_keeps_what_is_in_doubt(world: World, feed: Feed) -> None:

@@ -16,7 +16,7 @@ from penstock.protocols.http.management.context import (
 from penstock.protocols.http.management.definitions.differences import difference
 from penstock.protocols.http.management.definitions.kinds import is_own
 from penstock.protocols.http.management.definitions.loading import Import
-from penstock.protocols.http.management.rates import queue_type
+from penstock.protocols.http.management.queue_totals import queue_type
 from penstock.protocols.http.management.resources.parameters import global_parameters
 from penstock.protocols.http.management.resources.users import user_view
 from penstock.protocols.http.management.resources.vhosts import policy_view

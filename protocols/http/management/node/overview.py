@@ -110,7 +110,7 @@ def _with_others(api: Management, sum_: Totals) -> Totals:
     sum_.delivered += api.messages.delivered
     sum_.got += api.messages.delivered
     # Queues know what became of a delivery, by whichever protocol it went.
-    sums = list(api.sampler.sums_by_type().values())
+    sums = list(api.sampler.queues.by_type().values())
     sum_.acknowledged, consumed, got = (
         sum(one.counter(name) for one in sums) for name in ("ack", "deliver_no_ack", "get_no_ack")
     )
@@ -190,7 +190,7 @@ class _Overview:
         api.identity(request)
         lives = api.registry.connections()
         ready = unacked = queues = exchanges = 0
-        sums = api.sampler.queue_sums()
+        sums = api.sampler.queues.sums()
         for vhost in api.vhosts(request):
             exchanges += len(vhost.exchanges)
             for (name, _, _), one in sums.items():

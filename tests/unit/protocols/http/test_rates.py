@@ -23,7 +23,9 @@ class World:
         self.slices: list[float] = []
         self.connections = [Connection(self, number, channels) for number in range(count)]
         tick: Any = SimpleNamespace(every=lambda _s, call: None, after=self.after)
-        broker: Any = SimpleNamespace(queues=SimpleNamespace(on_deleted=[]), vhosts={}, tick=tick)
+        broker: Any = SimpleNamespace(
+            queues=SimpleNamespace(on_deleted=[], moved=lambda: []), vhosts={}, tick=tick
+        )
         listener = SimpleNamespace(connections=self.connections)
         registry: Any = SimpleNamespace(listeners=lambda: [("amqp", listener)])
         self.history = History(1 << 20, lambda: self.now)

@@ -9,8 +9,8 @@
     delayed   the same while the list of --delayed messages that wait for their time is asked for each second
 
 The publisher sends a persistent message of 1 KiB every 5 ms, whatever became of the one before; time counts
-from when a message was due (bench/publish_latency.py). It shares the machine with the gateway. Rounds with and
-without take turns; printed is the median of p50 and p99 over the rounds.
+from when a message was due (bench/publish_latency.py). It shares the machine with the gateway. Rounds with
+and without take turns; printed is the median of p50 and p99 over the rounds.
 """
 
 from __future__ import annotations

@@ -30,6 +30,11 @@ class DueHeap:
         """The LSN of the entry with this key, the highest if there are two; 0: there is none. Linear."""
     def last(self) -> Key | None:
         """The key of the last one. Linear."""
+    def first_behind(self, due: int, place: int, count: int) -> bytes:
+        """The first `count` entries with a key above (due, place), encoded and in order.
+
+        The cost is of those before it: nothing at the front, 8 ms behind a million.
+        """
     def encode(self) -> bytes:
         """All entries, in no order."""
     def __len__(self) -> int: ...

@@ -27,6 +27,9 @@ if sizeof(Entry) != 32:
     raise AssertionError("the compiler padded a packed structure")
 
 ENTRY_BYTES = 32
+
+cdef enum:
+    DEPTH_MAX = 64                  # of a heap of 2^64 entries
 Key = tuple[int, int]
 
 
@@ -36,6 +39,15 @@ cdef inline bint before(const Entry* a, const Entry* b) noexcept nogil:
     if a.place != b.place:
         return a.place < b.place
     return a.lsn > b.lsn
+
+
+cdef inline Entry turn(const Entry* entry) noexcept nogil:
+    """An entry that is before another one where this one is behind it."""
+    cdef Entry turned = entry[0]
+    turned.due = ~turned.due
+    turned.place = ~turned.place
+    turned.lsn = ~turned.lsn
+    return turned
 
 
 cdef int compare(const void* a, const void* b) noexcept nogil:
@@ -148,6 +160,37 @@ cdef class DueHeap:
                 if before(&self.entries[at], &self.entries[k]):
                     at = k
         return self.entries[at].due, self.entries[at].place
+
+    def first_behind(self, int64_t due, uint64_t place, size_t count):
+        # A child is never before its parent. So below an entry that comes too late there is nothing; below one that
+        # comes too early there may be.
+        cdef size_t ahead[2 * DEPTH_MAX]
+        cdef size_t waiting = 0, at, child
+        cdef DueHeap found = DueHeap()      # upside down: the last of those found so far is on top
+        cdef Entry* entry
+        cdef Entry turned
+        found.reserve(count + 1)
+        with nogil:
+            if self.count and count:
+                ahead[0] = 0
+                waiting = 1
+            while waiting:
+                waiting -= 1
+                at = ahead[waiting]
+                entry = &self.entries[at]
+                if entry.due > due or (entry.due == due and entry.place > place):
+                    turned = turn(entry)
+                    if found.count == count:
+                        if before(&turned, &found.entries[0]):
+                            continue
+                        found.remove_first()
+                    found.sift_up(turned)
+                for child in range(min(2 * at + 2, self.count - 1), 2 * at, -1):
+                    ahead[waiting] = child
+                    waiting += 1
+            for at in range(found.count):
+                found.entries[at] = turn(&found.entries[at])
+        return sorted_entries(found.encode())
 
     def encode(self):
         return PyBytes_FromStringAndSize(<const char*>self.entries, self.count * sizeof(Entry))

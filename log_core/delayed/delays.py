@@ -262,10 +262,11 @@ class Delays:
         """The highest key taken; what is below and waits is in memory."""
         return self._floor
 
-    def entries_to_list(self) -> tuple[list[bytes], list[Segment]]:
-        """Encoded entries of those in memory, in no order, and the segments whose index has more; some are
-        in both, or do not wait any more (`is_listed`)."""
-        return [heap.encode() for heap in (*self._heaps(), self.retries.heap)], list(self._stored)
+    def entries_to_list(self, behind: Key, count: int) -> tuple[bytes, list[Segment]]:
+        """The next `count` entries behind a key in each heap, encoded, and the segments whose index has more;
+        some are in both, or do not wait any more (`is_listed`)."""
+        heaps = (*self._heaps(), self.retries.heap)
+        return b"".join(heap.first_behind(*behind, count) for heap in heaps), list(self._stored)
 
     def is_listed(self, key: Key, lsn: int) -> bool:
         """Whether a record waits, this copy of it is no old one, and it is not being published."""

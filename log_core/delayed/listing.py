@@ -1,7 +1,7 @@
 """Looking at the records that wait, some at a time in the order of their times. Nothing changes by it.
 
-A listing holds nothing between its calls: each begins behind the key that the one before came to. Entries in
-memory are copied on the loop, and sorted on a thread, which also reads those in index files.
+A listing holds nothing between its calls: each begins behind the key that the one before came to. The next
+entries in memory are copied on the loop; a thread reads those in index files, and puts both in order.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def list_waiting(
                 last = None
         _read(log, wanted, last, done)
 
-    raws, segments = delays.entries_to_list()
-    log.reader.first_waiting(raws, segments, (behind, max(behind, delays.floor)), count, found)
+    raw, segments = delays.entries_to_list(behind, count)
+    log.reader.first_waiting(raw, segments, max(behind, delays.floor), count, found)
 
 
 def _read(

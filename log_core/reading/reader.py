@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -321,32 +320,31 @@ class Reader:
 
     def first_waiting(
         self,
-        raws: list[bytes],
+        raw: bytes,
         segments: list[Segment],
-        behind: tuple[Key, Key],
+        behind: Key,
         count: int,
         done: Callable[[bytes | None], object],
     ) -> None:
-        """Look for the first `count` entries of delayed records behind a key.
+        """Look for the first `count` entries of delayed records: among those encoded in `raw`, and those of
+        the segments' indexes behind a key.
 
-        `raws` are encoded entries in no order. `behind` has the key for them, and that for the segments'
-        indexes. `done` gets the entries encoded, in order, on the loop; None: an index cannot be read now.
+        `done` gets the entries encoded, in order, on the loop; None: an index cannot be read now.
         """
-        self._pool.run(self._first_waiting, raws, segments, behind, count, done, failed=lambda _: done(None))
+        self._pool.run(self._first_waiting, raw, segments, behind, count, done, failed=lambda _: done(None))
 
     def _first_waiting(
         self,
-        raws: list[bytes],
+        raw: bytes,
         segments: list[Segment],
-        behind: tuple[Key, Key],
+        behind: Key,
         count: int,
         done: Callable[[bytes | None], object],
     ) -> None:
         found: bytes | None
         try:
-            parts = [self._entries_behind(segment, behind[1], count) for segment in segments]
-            parts += [_first_behind(raw, behind[0], count) for raw in raws]
-            found = sorted_entries(b"".join(parts))[: count * ENTRY_BYTES]
+            parts = [self._entries_behind(segment, behind, count) for segment in segments]
+            found = sorted_entries(b"".join((raw, *parts)))[: count * ENTRY_BYTES]
         except OSError:
             found = None
         self._post(done, found)
@@ -501,11 +499,3 @@ class Reader:
         """End the threads after the reads that are under way."""
         self._pool.shutdown(wait=True)
         self.resident.close()
-
-
-def _first_behind(raw: bytes, key: Key, count: int) -> bytes:
-    """The first encoded entries behind a key, in order, of those in no order."""
-    ordered = sorted_entries(raw)
-    indexes = range(len(ordered) // ENTRY_BYTES)
-    at = bisect_right(indexes, key, key=lambda index: decode_entry(ordered, index)[:2])
-    return ordered[at * ENTRY_BYTES : (at + count) * ENTRY_BYTES]

@@ -48,6 +48,18 @@ def test_entries_between_two_keys_are_pushed(
     assert [heap.pop() for _ in wanted] == wanted
 
 
+@given(ENTRIES, st.tuples(DUES, U64), st.integers(0, 12))
+def test_the_first_entries_behind_a_key_are_found(
+    entries: list[tuple[int, int, int, int]], behind: tuple[int, int], count: int
+) -> None:
+    heap = DueHeap()
+    for entry in entries:
+        heap.push(*entry)
+    wanted = sorted((entry for entry in entries if entry[:2] > behind), key=order)[:count]
+    assert decoded(heap.first_behind(*behind, count)) == wanted
+    assert len(heap) == len(entries)
+
+
 @given(
     st.lists(st.tuples(DUES, U64, st.binary(max_size=9), st.binary(max_size=9), st.binary(max_size=40))),
     st.data(),

@@ -222,6 +222,12 @@ class QueueTotals:
         gone = self._gone.setdefault(key[1:], QueueSums())
         gone.count(_Figures((*queue_counters(queue), 0, 0), is_listed=False))
 
+    def last(self, entry: QueueEntry) -> tuple[int, ...]:
+        """Of `queue_counters`, as they are; with very many queues as they were in the last pass."""
+        if len(self._broker.queues) > _EXACT_MAX:
+            return self._known.get(entry.queue, _USUAL).values
+        return queue_counters(entry.queue)
+
     # Sums
 
     def sums(self) -> dict[SumsKey, QueueSums]:

@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.management.history import OF_CONNECTION, OF_GATEWAY, OF_QUEUE, History
-from penstock.protocols.http.management.queue_totals import VALUES_OF_QUEUE, QueueTotals
+from penstock.protocols.http.management.queue_totals import QUEUE_COUNTERS, VALUES_OF_QUEUE, QueueTotals
 from penstock.subscriptions.fault_isolation import guarded
 from penstock.subscriptions.queue.queue import Queue
 
@@ -150,11 +150,15 @@ class Sampler:
 
     def rates(self, key: Hashable, count: int) -> Sequence[float]:
         """The rates of the counters of `key`, per second; zeros before it was seen twice."""
-        of_queue = self._queue_rates.get(key)
+        of_queue = self.rates_of_queue(key)
         if of_queue is not None:
             return of_queue[:count]
         sample = self._samples.get(key)
         return sample.rates[:count] if sample is not None and sample.rates else (0.0,) * count
+
+    def rates_of_queue(self, queue: Hashable) -> tuple[float, ...] | None:
+        """The rates of `QUEUE_COUNTERS`; None: they are 0."""
+        return self._queue_rates.get(queue)
 
     def traffic(self, vhost: str) -> Sequence[int]:
         """The totals of the connections of a vhost in the last pass; see `traffic_key`."""
@@ -218,7 +222,9 @@ class Sampler:
         for moved in self.queues.walk():
             if moved is not None and not moved.queue.deleted:
                 self.history.note(moved.queue, OF_QUEUE, moved.before, moved.values)
-                self._queues_moved[moved.queue] = _growth(moved.before, moved.values, moved.elapsed_s)
+                self._queues_moved[moved.queue] = _growth(
+                    moved.before[: len(QUEUE_COUNTERS)], moved.values[: len(QUEUE_COUNTERS)], moved.elapsed_s
+                )
             yield None
         self._queue_rates = self._queues_moved
 

@@ -188,13 +188,17 @@ def queue(api: Management, entry: QueueEntry) -> Item:
 
 def queue_keys(api: Management) -> dict[str, Callable[[QueueEntry], Any]]:
     """How to read the columns that pages sort queues by, without making the row: as `queue` shows them."""
-    sampler, count = api.sampler, len(QUEUE_COUNTERS)
+    rates_of, last = api.sampler.rates_of_queue, api.sampler.queues.last
 
     def rate_of(at: int) -> Callable[[QueueEntry], float]:
-        return lambda entry: sampler.rates(entry.queue, count)[at]
+        return lambda entry: rates[at] if (rates := rates_of(entry.queue)) else 0.0
 
     def growth_of(length: str) -> Callable[[QueueEntry], float]:
-        return lambda entry: growths(QUEUE_COUNTERS, sampler.rates(entry.queue, count))[length]
+        def read(entry: QueueEntry) -> float:
+            rates = rates_of(entry.queue)
+            return growths(QUEUE_COUNTERS, rates)[length] if rates else 0.0
+
+        return read
 
     def policy_of(kind: PolicyKind) -> Callable[[QueueEntry], str | None]:
         def read(entry: QueueEntry) -> str | None:
@@ -204,7 +208,7 @@ def queue_keys(api: Management) -> dict[str, Callable[[QueueEntry], Any]]:
         return read
 
     def counter_of(at: int) -> Callable[[QueueEntry], int]:
-        return lambda entry: queue_counters(entry.queue)[at]
+        return lambda entry: last(entry)[at]
 
     keys: dict[str, Callable[[QueueEntry], Any]] = {
         "messages": lambda entry: entry.queue.ready_count + entry.queue.cursor.outstanding,

@@ -32,6 +32,7 @@ from penstock.errors import SubscriptionError
 cdef enum:
     NOTES_MAX = 1 << 20         # bytes of a cursor's notes: they stand in each state record
     NOTE_OVERHEAD = 128         # what a note costs beside its own bytes
+
 cdef enum:                      # `_seen` besides what was found
     NEVER = 0
     TOUCHED = 1

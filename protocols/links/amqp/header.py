@@ -14,7 +14,7 @@ import pamqp.frame
 from pamqp import encode
 from pamqp.header import ContentHeader
 
-__all__ = ["entries", "table_of", "with_entry", "with_first", "with_properties"]
+__all__ = ["entries", "short_string", "table_of", "with_entry", "with_first", "with_properties"]
 
 _FLAGS_AT: Final = 7 + 2 + 2 + 8
 """In a whole frame."""
@@ -30,6 +30,12 @@ _SIZES: Final = {
     b"V"[0]: 0,
 }
 """Of values by their type; others (S, x, F, A) have their size in front, as u32."""
+
+
+def short_string(text: str) -> bytes:
+    """Size u8 and bytes. Raises ValueError: it has more than 255."""
+    data = text.encode()
+    return bytes([len(data)]) + data
 
 
 def table_of(frame: bytes) -> tuple[int, int]:

@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 AckMode = Literal["on-confirm", "on-publish", "no-ack"]
+"""When a message is settled at its source."""
 _URIS: Final = ("src-uri", "dest-uri")
 _PREFETCH: Final = 1000
 _RECONNECT_S: Final = 5.0

@@ -1,19 +1,11 @@
 """A shovel: takes messages from a queue or an exchange of one broker, and publishes them at another one.
 
-With `on-confirm` a message is acknowledged at its source when the destination has confirmed it and all before
-it. When either connection is lost both are closed: the source then delivers again what was not acknowledged.
-So a fault may repeat up to a prefetch of messages, and loses none.
-
-    source --deliver, header, body--> rewritten method and header --> destination
-       <------------- ack ----------------------- confirm <-----------------+
-
 Headers and bodies keep their bytes, but for what the settings add.
 Source: rabbitmq.com/docs/shovel-dynamic; rabbit_amqp091_shovel.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
 import struct
 import time
@@ -23,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pamqp.frame
 from pamqp import commands
 
-from penstock.protocols.links.amqp.header import with_entry, with_first, with_properties
+from penstock.protocols.links.amqp._relay import Relay
+from penstock.protocols.links.amqp.header import short_string, with_entry, with_first, with_properties
+from penstock.protocols.links.amqp.mover import End, Mover, Progress
 from penstock.protocols.links.amqp.place import place_of
 from penstock.protocols.links.amqp.settings import Destination, ShovelSettings
-from penstock.protocols.links.amqp.under_way import UnderWay, delivery_tag, is_delivery
 from penstock.protocols.links.amqp.uri import Uri, masked, parse_uri
-from penstock.protocols.links.amqp.wire import CHANNEL, HEADER, METHOD, Closed, Connection, Raw, method_of
+from penstock.protocols.links.amqp.wire import CHANNEL, Closed, Connection
 from penstock.protocols.links.errors import LinkError
 from penstock.protocols.links.link import Link
 
@@ -37,11 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Shovel"]
 
-_LOOK_S: Final = 5.0
-"""Between two looks at how many messages wait at the source."""
-_ROUTE_AT: Final = 9
-"""In a basic.deliver, behind the start of the delivery tag: tag u64, redelivered u8."""
-_PUBLISH: Final = b"\x00\x3c\x00\x28\x00\x00"
 _FORWARDED: Final = (
     "src_uri",
     "dest_uri",
@@ -53,7 +41,6 @@ _FORWARDED: Final = (
     "dest_exchange_key",
 )
 """Facts that the header x-shovelled has."""
-_FRAME: Final = struct.Struct(">BHI")
 
 
 class Shovel(Link):
@@ -86,8 +73,8 @@ class Shovel(Link):
         """Messages left until it is over; None: it never is."""
         self.lag: int | None = None
         """Messages that wait at the source, when they were last counted."""
-        self.pending = 0
-        """Messages that are published and not confirmed."""
+        self._mover: Mover | None = None
+        self._progress: Progress | None = None
 
     def facts(self) -> Mapping[str, Any]:
         source, destination = self.settings.source, self.settings.destination
@@ -108,7 +95,7 @@ class Shovel(Link):
             **{name: one for name, one in optional.items() if one is not None},
             "ack_mode": self.settings.ack_mode,
             "remaining": "unlimited" if self.remaining is None else self.remaining,
-            "pending": self.pending,
+            "pending": 0 if self._progress is None else self._progress.pending,
             "messages_ready": self.lag,
         }
 
@@ -132,10 +119,7 @@ class Shovel(Link):
                     return
                 await taken.call(commands.Basic.Qos(0, source.prefetch, False), commands.Basic.QosOk)
                 self._up()
-                try:
-                    await _Run(self, taken, target, queue, self._changes()).run()
-                finally:
-                    self.pending = 0
+                await self._move(End("source", taken), End("destination", target), queue)
 
     async def _open(
         self,
@@ -185,6 +169,51 @@ class Shovel(Link):
             raise LinkError(f"source: {error.message}") from None
         return str(made.queue)
 
+    async def _move(self, source: End, target: End, queue: str) -> None:
+        destination = self.settings.destination
+        progress = Progress(self._moved, self._waiting)
+        self._mover = mover = Mover(
+            source,
+            target,
+            _relay(destination, self._change(target.connection.frame_max), self.remaining),
+            queue=queue,
+            mode=self.settings.ack_mode,
+            progress=progress,
+            arguments=self.settings.source.consumer_arguments,
+            no_place=f"destination: there is no queue '{destination.queue}' any more",
+        )
+        self._progress = progress
+        try:
+            mover.consume()
+            await mover.run()
+        finally:
+            self._mover = None
+            progress.pending = 0
+
+    def _waiting(self, count: int) -> None:
+        self.lag = count
+
+    def _moved(self, count: int) -> None:
+        self.counts.forwarded += count
+        if self.remaining is not None:
+            self.remaining -= count
+            if self.remaining <= 0 and self._mover is not None:
+                self._mover.end()
+
+    def _change(self, frame_max: int) -> Callable[[bytes, bool], bytes] | None:
+        changes = self._changes()
+        if not changes:
+            return None
+
+        def change(frame: bytes, _: bool) -> bytes:
+            for one in changes:
+                frame = one(frame)
+            if len(frame) > frame_max:
+                raise LinkError("destination: the header of a message has no room for what the shovel adds")
+            return frame
+
+        return change
+
     def _changes(self) -> list[Callable[[bytes], bytes]]:
         """The functions that change the header of each message."""
         destination = self.settings.destination
@@ -224,160 +253,19 @@ class _Opened:
         await self._connection.close()
 
 
-class _Run:
-    """From one loss of a connection to the next."""
-
-    def __init__(
-        self,
-        shovel: Shovel,
-        source: Connection,
-        target: Connection,
-        queue: str,
-        changes: list[Callable[[bytes], bytes]],
-    ) -> None:
-        self._shovel = shovel
-        self._source = source
-        self._target = target
-        self._queue = queue
-        self._changes = changes
-        self._mode = shovel.settings.ack_mode
-        destination = shovel.settings.destination
-        self._publish = _publisher(destination)
-        self._under_way = UnderWay(
-            no_place=f"destination: there is no queue '{destination.queue}' any more",
-            refused="destination: it refuses messages; raise the limit of the queue that is full",
-        )
-        self._left = shovel.remaining
-        """Messages that are still to be published; None: all."""
-        self._skipping = False
-        self._over = asyncio.Event()
-
-    async def run(self) -> None:
-        arguments = dict(self._shovel.settings.source.consumer_arguments)
-        self._source.send(
-            commands.Basic.Consume(
-                queue=self._queue, consumer_tag="", no_ack=self._mode == "no-ack", arguments=arguments
-            )
-        )
-        async with asyncio.TaskGroup() as tasks:
-            ends = [tasks.create_task(one()) for one in (self._take, self._take_confirms, self._look)]
-            await self._over.wait()
-            for task in ends:
-                task.cancel()
-
-    async def _take(self) -> None:
-        """Publish what comes from the source."""
-        while True:
-            out: list[bytes] = []
-            tag = count = 0
-            for raw in await self._frames(self._source, "source"):
-                if raw[0] != METHOD:
-                    if not self._skipping:
-                        out.append(self._changed(raw[1]) if raw[0] == HEADER else raw[1])
-                elif is_delivery(raw):
-                    self._skipping = self._left == 0
-                    if self._skipping:
-                        continue
-                    if self._left is not None:
-                        self._left -= 1
-                    tag = delivery_tag(raw)
-                    count += 1
-                    out.append(self._publish(raw[1]))
-                    if self._mode == "on-confirm":
-                        self._under_way.published(tag)
-                else:
-                    self._said(method_of(raw))
-            if out:
-                self._target.write(out)
-                await self._target.drain()
-                self._shovel.pending = len(self._under_way)
-            if count and self._mode != "on-confirm":
-                if self._mode == "on-publish":
-                    self._source.send(commands.Basic.Ack(tag, multiple=True))
-                    await self._source.drain()
-                self._moved(count)
-
-    async def _frames(self, connection: Connection, end: str) -> list[Raw]:
-        try:
-            return await connection.frames()
-        except Closed as error:
-            raise LinkError(f"{end}: {error.message}") from None
-        except OSError as error:
-            raise LinkError(f"{end}: the connection is lost: {error.strerror or error}") from None
-
-    def _changed(self, frame: bytes) -> bytes:
-        for change in self._changes:
-            frame = change(frame)
-        if self._changes and len(frame) > self._target.frame_max:
-            raise LinkError("destination: the header of a message has no room for what the shovel adds")
-        return frame
-
-    def _said(self, method: Any) -> None:
-        if isinstance(method, commands.Basic.Cancel):
-            raise LinkError(f"source: queue '{self._queue}' was deleted")
-        if isinstance(method, commands.Queue.DeclareOk):
-            self._shovel.lag = method.message_count
-
-    async def _look(self) -> None:
-        """Count what waits at the source."""
-        while True:
-            self._source.send(commands.Queue.Declare(queue=self._queue, passive=True))
-            await asyncio.sleep(_LOOK_S)
-
-    async def _take_confirms(self) -> None:
-        """Acknowledge at the source what the target has confirmed."""
-        while True:
-            frames = await self._frames(self._target, "destination")
-            try:
-                for raw in frames:
-                    if raw[0] == METHOD:
-                        self._under_way.confirmed(raw)
-            finally:
-                # A refusal may stand behind confirms.
-                tag, count = self._under_way.settled()
-                if count:
-                    self._source.send(commands.Basic.Ack(tag, multiple=True))
-                    self._moved(count)
-            await self._source.drain()
-
-    def _moved(self, count: int) -> None:
-        shovel = self._shovel
-        shovel.counts.forwarded += count
-        shovel.pending = len(self._under_way)
-        if shovel.remaining is not None:
-            shovel.remaining -= count
-            if shovel.remaining <= 0:
-                self._over.set()
-
-
-def _publisher(destination: Destination) -> Callable[[bytes], bytes]:
-    """The function that makes a basic.publish of a basic.deliver, both as frames."""
+def _relay(
+    destination: Destination, change: Callable[[bytes, bool], bytes | None] | None, left: int | None
+) -> Relay:
+    """What makes publishes to the destination; `left`: so many, None = all."""
+    most = -1 if left is None else left
     if destination.queue is not None:
-        return _constant("", destination.queue, mandatory=True)
-    if destination.exchange is not None and destination.key is not None:
-        return _constant(destination.exchange, destination.key, mandatory=False)
-    exchange = None if destination.exchange is None else _short(destination.exchange)
-    key = None if destination.key is None else _short(destination.key)
-
-    def publish(frame: bytes) -> bytes:
-        at = 12 + frame[11] + _ROUTE_AT
-        key_at = at + 1 + frame[at]
-        route = (frame[at:key_at] if exchange is None else exchange) + (
-            frame[key_at : key_at + 1 + frame[key_at]] if key is None else key
-        )
-        payload = _PUBLISH + route + b"\x00"
-        return _FRAME.pack(METHOD, CHANNEL, len(payload)) + payload + b"\xce"
-
-    return publish
-
-
-def _constant(exchange: str, key: str, *, mandatory: bool) -> Callable[[bytes], bytes]:
-    frame = pamqp.frame.marshal(
-        commands.Basic.Publish(exchange=exchange, routing_key=key, mandatory=mandatory), CHANNEL
+        publish = commands.Basic.Publish(exchange="", routing_key=destination.queue, mandatory=True)
+        frame = pamqp.frame.marshal(publish, CHANNEL)
+        return Relay(channel=CHANNEL, publish=frame, change=change, left=most)
+    return Relay(
+        channel=CHANNEL,
+        exchange=None if destination.exchange is None else short_string(destination.exchange),
+        key=None if destination.key is None else short_string(destination.key),
+        change=change,
+        left=most,
     )
-    return lambda _: frame
-
-
-def _short(text: str) -> bytes:
-    data = text.encode()
-    return bytes([len(data)]) + data

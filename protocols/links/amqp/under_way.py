@@ -11,22 +11,10 @@ from pamqp import commands
 from penstock.protocols.links.amqp.wire import Raw, method_of
 from penstock.protocols.links.errors import LinkError
 
-__all__ = ["UnderWay", "delivery_tag", "is_delivery"]
+__all__ = ["UnderWay"]
 
-_DELIVER: Final = b"\x00\x3c\x00\x3c"
 _ACK: Final = b"\x00\x3c\x00\x50"
 _TAG: Final = struct.Struct(">Q")
-
-
-def is_delivery(raw: Raw) -> bool:
-    """Whether the frame, of a method, is basic.deliver."""
-    return raw[1][7:11] == _DELIVER
-
-
-def delivery_tag(raw: Raw) -> int:
-    """The tag of a basic.deliver: it stands behind the consumer's tag."""
-    tag: int = _TAG.unpack_from(raw[1], 12 + raw[1][11])[0]
-    return tag
 
 
 class UnderWay:
@@ -36,18 +24,23 @@ class UnderWay:
         """`no_place` and `refused`: what to tell when the target routes a message nowhere, or refuses it."""
         self._no_place = no_place
         self._refused = refused
-        self._tags: deque[int] = deque()
-        self._first = 1
-        """The publish number of the first of them."""
-        self._confirmed: set[int] = set()
+        self._runs: deque[list[int]] = deque()
+        """[first tag, how many follow on it], of what is not settled."""
+        self._published = 0
+        self._settled = 0
+        """Publish numbers up to it are settled."""
+        self._reached = 0
+        """Publish numbers up to it are confirmed."""
+        self._single: set[int] = set()
         """Publish numbers behind it that are confirmed."""
 
     def __len__(self) -> int:
-        return len(self._tags)
+        return self._published - self._settled
 
-    def published(self, tag: int) -> None:
-        """The next message was published."""
-        self._tags.append(tag)
+    def published(self, first_tag: int, count: int) -> None:
+        """The next messages were published: those of so many tags from the first one on."""
+        self._runs.append([first_tag, count])
+        self._published += count
 
     def confirmed(self, raw: Raw) -> None:
         """A method came from the target.
@@ -58,8 +51,10 @@ class UnderWay:
         """
         if raw[1][7:11] == _ACK:
             (number,) = _TAG.unpack_from(raw[1], 11)
-            multiple = raw[1][19] & 1
-            self._confirmed.update(range(self._first, number + 1) if multiple else (number,))
+            if raw[1][19] & 1:
+                self._reached = max(self._reached, min(number, self._published))
+            else:
+                self._single.add(number)
             return
         method: Any = method_of(raw)
         if isinstance(method, commands.Basic.Return):
@@ -69,10 +64,23 @@ class UnderWay:
 
     def settled(self) -> tuple[int, int]:
         """The last tag up to which all are confirmed since the last call, and how many these are; or 0, 0."""
-        tag = count = 0
-        while self._first in self._confirmed:
-            self._confirmed.remove(self._first)
-            self._first += 1
-            tag = self._tags.popleft()
-            count += 1
+        while self._reached + 1 in self._single:
+            self._reached += 1
+            self._single.remove(self._reached)
+        count = self._reached - self._settled
+        if not count:
+            return 0, 0
+        if self._single:
+            self._single = {number for number in self._single if number > self._reached}
+        self._settled = self._reached
+        tag, left = 0, count
+        while left:
+            run = self._runs[0]
+            step = min(left, run[1])
+            tag = run[0] + step - 1
+            left -= step
+            run[0] += step
+            run[1] -= step
+            if not run[1]:
+                self._runs.popleft()
         return tag, count

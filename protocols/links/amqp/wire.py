@@ -24,7 +24,7 @@ from pamqp.heartbeat import Heartbeat
 from penstock.protocols.links.amqp.place import Place
 from penstock.protocols.links.errors import LinkError
 
-__all__ = ["BODY", "CHANNEL", "HEADER", "METHOD", "Closed", "Connection", "Raw", "method_of"]
+__all__ = ["BODY", "CHANNEL", "HEADER", "METHOD", "Closed", "Connection", "Raw", "method_of", "raise_closed"]
 
 METHOD: Final = 1
 HEADER: Final = 2
@@ -65,6 +65,14 @@ def method_of(raw: Raw) -> Frame | None:
         return None
     method = pamqp.frame.unmarshal(raw[1])[2]
     return method if isinstance(method, Frame) else None
+
+
+def raise_closed(raw: Raw) -> None:
+    """Raises Closed: the frame ends the channel or the connection."""
+    # connection.close is 10, 50, and channel.close 20, 40.
+    if raw[0] == METHOD and raw[1][7:11] in (b"\x00\x0a\x00\x32", b"\x00\x14\x00\x28"):
+        method: Any = method_of(raw)
+        raise Closed(method.reply_code, method.reply_text)
 
 
 class Connection:
@@ -195,14 +203,29 @@ class Connection:
             found = [raw for raw in self._split() if self._is_of_channel(raw)]
             if found:
                 return found
-            try:
-                async with asyncio.timeout(self._silence_max_s):
-                    piece = await self._reader.read(_READ)
-            except TimeoutError:
-                raise ConnectionResetError("the broker is silent") from None
-            if not piece:
-                raise ConnectionResetError("the broker ended the connection")
-            self._buffer += piece
+            self._buffer += await self._read()
+
+    async def read(self) -> bytes:
+        """The next bytes as they come, for a caller that takes frames out of them and calls no `frames`.
+
+        Raises:
+            OSError: the connection is lost, or silent for too long.
+
+        """
+        if self._buffer:
+            found, self._buffer = self._buffer, b""
+            return found
+        return await self._read()
+
+    async def _read(self) -> bytes:
+        try:
+            async with asyncio.timeout(self._silence_max_s):
+                piece = await self._reader.read(_READ)
+        except TimeoutError:
+            raise ConnectionResetError("the broker is silent") from None
+        if not piece:
+            raise ConnectionResetError("the broker ended the connection")
+        return piece
 
     async def _wait(self, reply: type[Frame]) -> Any:
         # Nothing but the reply can come: nobody consumes yet.
@@ -228,11 +251,5 @@ class Connection:
 
     def _is_of_channel(self, raw: Raw) -> bool:
         """Whether a frame is for the caller: heartbeats are not. Raises Closed."""
-        kind, frame = raw
-        if kind not in (METHOD, HEADER, BODY):
-            return False
-        # connection.close is 10, 50, and channel.close 20, 40.
-        if kind == METHOD and frame[7:11] in (b"\x00\x0a\x00\x32", b"\x00\x14\x00\x28"):
-            method: Any = method_of(raw)
-            raise Closed(method.reply_code, method.reply_text)
-        return True
+        raise_closed(raw)
+        return raw[0] in (METHOD, HEADER, BODY)

@@ -19,9 +19,10 @@ from pamqp import commands
 from penstock.errors import PenstockError
 from penstock.migrate.rabbitmq.copies import harmless
 from penstock.migrate.report import MigrationError
+from penstock.protocols.links.amqp._relay import Relay
 from penstock.protocols.links.amqp.place import Place
-from penstock.protocols.links.amqp.under_way import UnderWay, delivery_tag, is_delivery
-from penstock.protocols.links.amqp.wire import CHANNEL, HEADER, METHOD, Connection, method_of
+from penstock.protocols.links.amqp.under_way import UnderWay
+from penstock.protocols.links.amqp.wire import CHANNEL, METHOD, Connection, method_of, raise_closed
 
 __all__ = ["WINDOW", "Shovel"]
 
@@ -72,8 +73,6 @@ class _Run:
         self._shovel = shovel
         self._source = source
         self._target = target
-        publish = commands.Basic.Publish(exchange="", routing_key=shovel.queue, mandatory=True)
-        self._publish = pamqp.frame.marshal(publish, CHANNEL)
         self._under_way = UnderWay(
             no_place=f"the target has no queue '{shovel.queue}'; move the definitions first",
             refused=f"queue '{shovel.queue}' of the target refuses messages; raise its limit (x-max-length)",
@@ -100,21 +99,25 @@ class _Run:
 
     async def _take_messages(self) -> None:
         """Until the source has no more."""
+        publish = commands.Basic.Publish(exchange="", routing_key=self._shovel.queue, mandatory=True)
+        relay = Relay(
+            channel=CHANNEL,
+            publish=pamqp.frame.marshal(publish, CHANNEL),
+            change=lambda header, _: harmless(header),
+        )
         while True:
-            out: list[bytes] = []
-            for raw in await self._source.frames():
-                if raw[0] != METHOD:
-                    out.append(harmless(raw[1]) if raw[0] == HEADER else raw[1])
-                elif is_delivery(raw):
-                    self._seen_empty = False
-                    self._under_way.published(delivery_tag(raw))
-                    out.append(self._publish)
-                elif await self._is_done(method_of(raw)):
-                    return
+            out = relay.take(await self._source.read())
+            for run in relay.runs:
+                self._seen_empty = False
+                self._under_way.published(*run)
             if out:
                 self._moved_at = asyncio.get_running_loop().time()
-                self._target.write(out)
+                self._target.write((out,))
                 await self._target.drain()
+            for raw in relay.others:
+                raise_closed(raw)
+                if await self._is_done(method_of(raw)):
+                    return
 
     async def _is_done(self, method: Any) -> bool:
         """Whether a reply of the source says that nothing is left."""

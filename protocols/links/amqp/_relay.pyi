@@ -1,0 +1,45 @@
+"""Makes of what a source delivers what a target is sent: a read at a time. See `_relay.pyx`."""
+
+from collections.abc import Callable
+
+class Relay:
+    """From one channel of a source to one of a target. A source's deliveries come from one consumer."""
+
+    left: int
+    """Messages that may still pass; the rest is skipped, and not settled. -1 = all."""
+    others: list[tuple[int, bytes]]
+    """The frames of the last `take` that are not of deliveries: kind and whole frame. Without heartbeats."""
+    runs: list[tuple[int, int]]
+    """The messages of the last `take` that pass, in order: first delivery tag, and how many follow on it."""
+    dropped: list[int]
+    """The delivery tags of the last `take` of those that `change` let not pass."""
+
+    def __init__(
+        self,
+        *,
+        channel: int,
+        publish: bytes | None = None,
+        exchange: bytes | None = None,
+        key: bytes | None = None,
+        change: Callable[[bytes, bool], bytes | None] | None = None,
+        left: int = -1,
+    ) -> None:
+        """A relay of a connection that is open.
+
+        Args:
+            channel: At the target.
+            publish: The frame of basic.publish for each message; None: it is made of `exchange` and `key`.
+            exchange: As a short string, size u8 and bytes; None: each message's own.
+            key: The same.
+            change: From the frame of a header, and whether the message was delivered before, to the frame in
+                its place. None: it does not pass.
+            left: See the attribute.
+
+        """
+    def take(self, data: bytes) -> bytes:
+        """The frames for the target that come of the next bytes of the source; then see the attributes.
+
+        Raises:
+            ValueError: they are no frames of AMQP.
+
+        """

@@ -138,8 +138,9 @@ migrate-checks: $(STAMPS)/extras kernels peers  ## move a live RabbitMQ with a m
 	$(BIN)/python -m tests.crash.moves_rabbitmq $(ARGS)
 
 .PHONY: link-checks
-link-checks: $(STAMPS)/extras kernels peers  ## shovels to RabbitMQ, bridges to Mosquitto and back, each over 20 kills of either
+link-checks: $(STAMPS)/extras kernels peers  ## shovels and federation with RabbitMQ, bridges to Mosquitto and back, each over 20 kills of either
 	$(BIN)/python -m tests.crash.shovels $(ARGS)
+	$(BIN)/python -m tests.crash.federation
 	$(BIN)/python -m tests.crash.bridges
 	$(BIN)/python -m tests.crash.bridges --protocol mqttv50
 

@@ -130,6 +130,9 @@ class Broker:
         Connections are told by `connections`."""
         self.end_session: Callable[[Vhost, str], int] = lambda vhost, client_id: 0
         """Ends the MQTT session of a client id; the LSN to wait for. Its front end sets this."""
+        self.on_topology_changed: list[Callable[[str], None]] = []
+        """Called with the name of a vhost, often: it has other exchanges, queues, bindings, filters or
+        policies than before."""
         self.on_policies_changed: list[Callable[[Vhost, Sequence[Policy]], None]] = []
         """Called with the vhost, and the policies that came, went or changed: for the queues of MQTT
         sessions, whose rules are their front end's."""

@@ -10,7 +10,6 @@ Source: RabbitMQ's rabbit_runtime_parameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -31,7 +30,8 @@ class Parameter:
     vhost: str
     component: str
     name: str
-    value: Mapping[str, Any]
+    value: Any
+    """A table, or a list of tables."""
     user: str
     """The user who put it, with whose rights it acts; "" = it was loaded from a file at a start."""
 
@@ -95,7 +95,7 @@ class Parameters:
             "vhost": now.vhost,
             "component": now.component,
             "name": now.name,
-            "value": dict(now.value),
+            "value": now.value,
             "user": now.user,
         }
         lsn = self._tables.put(_TABLE, row_key(*key), encode_table(row))

@@ -153,6 +153,7 @@ async def serve(
         heartbeat_s=amqp.heartbeat_s,
         max_message_bytes=amqp.max_message_bytes,
         allow_anonymous=amqp.allow_anonymous,
+        cluster_name=shared.name,
     )
     context = wire(broker, server, loop, shared, logger)
 

@@ -24,3 +24,5 @@ class AmqpOptions:
     max_message_bytes: int = 128 << 20
     allow_anonymous: Literal["loopback"] | bool = False
     """Whether peers may be the default user without a password: those of this machine, or all."""
+    cluster_name: str = "penstock"
+    """The name of the gateway: other brokers tell by it where a message has been."""

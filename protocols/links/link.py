@@ -16,7 +16,7 @@ import logging
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -98,7 +98,7 @@ class Link(ABC):
                     await self._serve()
                 except ExceptionGroup as errors:
                     # Both ends may fail at once; the reason that a broker gave is worth more.
-                    self._failed(min(errors.exceptions, key=lambda one: not isinstance(one, PenstockError)))
+                    self._failed(min(_leaves(errors), key=lambda one: not isinstance(one, PenstockError)))
                 except Exception as error:  # the edge: one link that fails harms no other
                     self._failed(error)
                 else:
@@ -145,6 +145,15 @@ class Link(ABC):
 
     def _named(self) -> dict[str, Any]:
         return fields(kind=self.kind, link=self.name, vhost=self.vhost)
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    """The errors in groups of groups."""
+    if isinstance(error, ExceptionGroup):
+        for one in error.exceptions:
+            yield from _leaves(one)
+    else:
+        yield error
 
 
 def _told(error: Exception) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from penstock.protocols.links.amqp.settings import local_vhosts, shovel_settings, unmasked
+from penstock.protocols.links.amqp.parameters import unmasked
+from penstock.protocols.links.amqp.settings import local_vhosts, shovel_settings
+from penstock.protocols.links.federation import Federation
 from penstock.protocols.links.link import Link
 from penstock.protocols.links.local import Local
 from penstock.router.errors import InvalidParameter
@@ -46,7 +48,7 @@ class Links:
         Args:
             broker: Whose messages are moved.
             registry: Its front ends, once there are some.
-            max_links: Shovels that there may be.
+            max_links: Shovels that there may be, and links of federation.
             bridges: From the configuration; those of other workers' vhosts are theirs.
             receive_maximum: Messages that the gateway takes from an MQTT client at a time.
             cluster: The name of this gateway.
@@ -55,6 +57,8 @@ class Links:
         self._broker = broker
         self._local = Local(broker, registry)
         self._max = max_links
+        self.federation: Final = Federation(broker, self._local, max_links=max_links, cluster=cluster)
+        """The links of federation."""
         self._cluster = cluster
         self._settings = bridges
         self._receive_maximum = receive_maximum
@@ -78,10 +82,12 @@ class Links:
                 user = settings.local_username or self._broker.users.default_user
                 bridge = Bridge(settings, user, self._local, self._receive_maximum)
                 self._bridges.append((bridge, asyncio.get_running_loop().create_task(bridge.run())))
+        self.federation.start()
 
     async def stop(self) -> None:
         """End all, and wait for it."""
         self._started = False
+        await self.federation.stop()
         for key in list(self._links):
             self._end(key)
         for _, task in self._bridges:
@@ -90,7 +96,7 @@ class Links:
             await asyncio.wait(tasks)
 
     def __iter__(self) -> Iterator[Link]:
-        return iter([*(link for link, _ in self._links.values()), *self.bridges])
+        return iter([*(link for link, _ in self._links.values()), *self.federation, *self.bridges])
 
     @property
     def bridges(self) -> list[Bridge]:

@@ -24,3 +24,5 @@ class ProcessContext:
     """Names of this gateway in URLs, in lower case; see `browser.own_host`."""
     handover: HandoverSockets | None = None
     """The ways to the other workers of the gateway; None: there are none."""
+    name: str = "penstock"
+    """Of the gateway, for its peers."""

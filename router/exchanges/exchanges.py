@@ -14,6 +14,7 @@ with its last one. A topic filter that one MQTT session alone has needs no slot:
     x-delayed-message   as the type in its argument
     x-message-deduplication   as fanout: see `deduplication`
     x-recent-history   as fanout: see `recent_history`
+    x-federation-upstream   as fanout
     x-consistent-hash, x-modulus-hash, x-random, x-local-random   one of the slots: see `choosing`
 
 A topic exchange sees both names of a subject: an MQTT-born one has its topic and the routing key that stands
@@ -65,7 +66,10 @@ INNER_TYPES: Final = ("direct", "fanout", "topic", "headers", *CHOOSING_TYPES)
 RECENT_TYPE: Final = "x-recent-history"
 """A fanout that remembers what came last for who is bound later."""
 
-TYPES: Final = (*INNER_TYPES, DEDUPLICATING_TYPE, RECENT_TYPE)
+FEDERATION_TYPE: Final = "x-federation-upstream"
+"""A fanout that RabbitMQ makes at its upstreams. It drops what has been there already when it comes."""
+
+TYPES: Final = (*INNER_TYPES, DEDUPLICATING_TYPE, RECENT_TYPE, FEDERATION_TYPE)
 """All but DELAYED_TYPE."""
 
 DELAYED_TYPE: Final = "x-delayed-message"
@@ -93,6 +97,7 @@ _SYNTAX: Final[Mapping[str, Syntax]] = {
     "headers": "headers",
     DEDUPLICATING_TYPE: "fanout",
     RECENT_TYPE: "fanout",
+    FEDERATION_TYPE: "fanout",
     **dict.fromkeys(CHOOSING_TYPES, "chosen"),
 }
 

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.router.arguments import Arguments
-from penstock.router.errors import InvalidParameter
+from penstock.router.authorization.patterns import compile_pattern
+from penstock.router.errors import InvalidParameter, InvalidRegex
 from penstock.router.limits.limits import RETENTION_BYTES, RETENTION_SECONDS
 
 __all__ = [
     "EFFECTLESS",
+    "FEDERATION",
     "check_definition",
     "definition_schema",
     "is_for_type",
@@ -52,15 +54,28 @@ def _one_of(*values: object) -> _Rule:
     )
 
 
+def _is_pattern(value: object) -> bool:
+    try:
+        return isinstance(value, str) and compile_pattern(value) is not None
+    except InvalidRegex:
+        return False
+
+
 def _is_age(value: object) -> bool:
     return isinstance(value, str) and value[:-1].isdecimal() and value[-1:] in _SECONDS
 
 
 _text: Final = _Rule(lambda value: isinstance(value, str), {"type": "string"})
 _age: Final = _Rule(_is_age, {"type": "string", "pattern": "^[0-9]{1,9}[YMDhms]$"})
+_regex: Final = _Rule(_is_pattern, {"type": "string", "format": "regex"})
 _any: Final = _Rule(lambda _: True, {})
 
 _SECONDS: Final = {"Y": 31_536_000, "M": 2_592_000, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
+
+FEDERATION: Final = frozenset(
+    {"federation-upstream", "federation-upstream-set", "federation-upstream-pattern"}
+)
+"""Keys that name upstreams, of which a definition may have one."""
 
 _LOCATOR: Final = (
     _one_of("client-local", "balanced", "random", "least-leaders", "min-masters"),
@@ -91,6 +106,9 @@ _KEYS: Final[dict[str, tuple[_Rule, str]]] = {
     "initial-cluster-size": (_number(0), "cluster size"),
     "target-group-size": (_number(1), "target group size"),
     "consumer-timeout": (_number(0), "consumer timeout"),
+    "federation-upstream": (_text, "federation upstream name"),
+    "federation-upstream-set": (_text, "federation upstream set name"),
+    "federation-upstream-pattern": (_regex, "regular expression"),
     # Our own, for exchanges and queues: see `retentions`.
     RETENTION_SECONDS: (_number(0), "number of seconds"),
     RETENTION_BYTES: (_number(0), "number of bytes"),
@@ -101,9 +119,6 @@ _KEYS: Final[dict[str, tuple[_Rule, str]]] = {
     "ha-sync-batch-size": (_any, ""),
     "ha-promote-on-shutdown": (_any, ""),
     "ha-promote-on-failure": (_any, ""),
-    "federation-upstream": (_any, ""),
-    "federation-upstream-set": (_any, ""),
-    "federation-upstream-pattern": (_any, ""),
 }
 
 EFFECTLESS: Final = frozenset(_KEYS) - {
@@ -122,6 +137,7 @@ EFFECTLESS: Final = frozenset(_KEYS) - {
     "consumer-timeout",
     RETENTION_SECONDS,
     RETENTION_BYTES,
+    *FEDERATION,
 }
 """Keys that are accepted and kept and change nothing: they are about clusters, memory, and other servers."""
 
@@ -185,7 +201,7 @@ def definition_schema(*, operator: bool) -> dict[str, object]:
     }
 
 
-_NOT_OF_QUEUES: Final = frozenset({"alternate-exchange", RETENTION_SECONDS, RETENTION_BYTES})
+_NOT_OF_QUEUES: Final = FEDERATION | {"alternate-exchange", RETENTION_SECONDS, RETENTION_BYTES}
 """Keys that do not become arguments."""
 
 
@@ -215,6 +231,10 @@ def check_definition(definition: object, *, operator: bool) -> dict[str, object]
     if unknown:
         settings = ",".join(f"{{{_erlang(key)},{_erlang(value)}}}" for key, value in unknown)
         raise InvalidParameter(f"[{settings}] are not recognised policy settings")
+    if len(FEDERATION & definition.keys()) > 1:
+        raise InvalidParameter(
+            f"cannot specify {' and '.join(sorted(FEDERATION & definition.keys()))} together"
+        )
     return definition
 
 

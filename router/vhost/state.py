@@ -42,11 +42,11 @@ __all__ = ["VhostMetadata", "VhostState"]
 class _Changing:
     """One unit of change. A class, since a generator would cost each connect and each declare more."""
 
-    __slots__ = ("_broker", "_unit")
+    __slots__ = ("_unit", "_vhost")
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._unit = broker.log.unit()
+    def __init__(self, vhost: VhostState) -> None:
+        self._vhost = vhost
+        self._unit = vhost.broker.log.unit()
 
     def __enter__(self) -> None:
         self._unit.__enter__()
@@ -56,7 +56,10 @@ class _Changing:
     ) -> None:
         self._unit.__exit__(kind, error, trace)
         if kind is None:
-            self._broker.tick.schedule()
+            broker = self._vhost.broker
+            broker.tick.schedule()
+            for told in broker.on_topology_changed:
+                told(self._vhost.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,7 @@ class VhostState:
 
     def changing(self) -> AbstractContextManager[None]:
         """All that is put within is one atomic unit, written with this turn."""
-        return _Changing(self.broker)
+        return _Changing(self)
 
     def headers_of(self, message: Record) -> Arguments:
         """The headers of a message, and its properties, whatever protocol it came by."""

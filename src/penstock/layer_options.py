@@ -98,7 +98,7 @@ def oauth_verifier(config: Config) -> OAuth | None:
 
 def gateway_name(config: Config, replica: Replica | None) -> str:
     """The name of this gateway, in the API, in metrics and in headers."""
-    return socket.gethostname() if replica is None else config.cluster.name
+    return config.server.name or (socket.gethostname() if replica is None else config.cluster.name)
 
 
 def http_options(config: Config, log: Log, replica: Replica | None) -> http.HttpOptions:

@@ -311,6 +311,7 @@ async def running(
         ),
         host_names=frozenset(name.lower() for name in config.server.host_names),
         handover=None if crew is None else crew.handover,
+        name=gateway_name(config, replica),
     )
     broker.headers_of = headers_of
     broker.annotated = annotated

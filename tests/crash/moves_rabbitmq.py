@@ -100,9 +100,10 @@ class Client:
 
 
 class Publisher:
-    """Publishes batches of numbers, and waits for their confirms."""
+    """Publishes batches of numbers, with the queue's name as routing key, and waits for their confirms."""
 
-    def __init__(self) -> None:
+    def __init__(self, exchange: str = "") -> None:
+        self._exchange = exchange
         self._numbers: dict[Connection, int] = {}
 
     def __call__(self, connection: Connection, queue: Queue) -> bool:
@@ -110,7 +111,7 @@ class Publisher:
         # A batch whose confirms do not come may be there or not: its numbers are not used again.
         queue.sent += _BATCH
         for number in range(first, queue.sent):
-            connection.publish(1, "", queue.name, b"%d" % number, properties=_KEPT)
+            connection.publish(1, self._exchange, queue.name, b"%d" % number, properties=_KEPT)
         before = self._numbers.get(connection, 0)
         reached, single = before, set[int]()
         while reached + len(single) < before + _BATCH:

@@ -35,6 +35,7 @@ NAMES = {
     "within": "1",
     "unit": "weeks",
     "port": "1",
+    "id": "0",
     "protocol": "amqp",
 }
 EXPLAINED = {

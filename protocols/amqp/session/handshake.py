@@ -54,7 +54,7 @@ _CAPABILITIES: Final = (
 """The capabilities of this server."""
 
 
-def server_properties(version: str) -> Table:
+def server_properties(version: str, cluster_name: str) -> Table:
     """The table of connection.start; `version` is penstock's."""
     # kombu decides by product and version which qos it uses: global, which is supported, for RabbitMQ 3.13.
     return {
@@ -64,7 +64,7 @@ def server_properties(version: str) -> Table:
         "platform": f"penstock {version}",
         "copyright": "",
         "information": "penstock speaks AMQP 0-9-1 as RabbitMQ 3.13 does",
-        "cluster_name": "penstock",
+        "cluster_name": cluster_name,
         "capabilities": dict.fromkeys(_CAPABILITIES, True),
     }
 

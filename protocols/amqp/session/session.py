@@ -247,7 +247,8 @@ class Session:
             self.state = State.START
             anonymous = self.options.allow_anonymous is not False
             mechanisms = mechanisms_for(self.certificate_user, anonymous=anonymous)
-            self.send("connection.start", 0, 9, server_properties(self._version), mechanisms, LOCALES)
+            properties = server_properties(self._version, self.options.cluster_name)
+            self.send("connection.start", 0, 9, properties, mechanisms, LOCALES)
             return 8
         self.out.write(HEADER)
         self.dirty()

@@ -62,6 +62,7 @@ ACTIONS: Final[dict[tuple[str, str], tuple[str, str]]] = {
     ("DELETE", "/api/parameters/{component}/{vhost}/{name}"): ("parameter.delete", ""),
     ("DELETE", "/api/shovels/vhost/{vhost}/{name}"): ("parameter.delete", ""),
     ("DELETE", "/api/shovels/vhost/{vhost}/{name}/restart"): ("shovel.restart", ""),
+    ("DELETE", "/api/federation-links/vhost/{vhost}/{id}/{node}/restart"): ("federation.restart", ""),
     ("POST", "/api/definitions"): ("definitions.import", ""),
     ("POST", "/api/all-configuration"): ("definitions.import", ""),
     ("POST", "/api/definitions/{vhost}"): ("definitions.import", ""),

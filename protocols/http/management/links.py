@@ -1,5 +1,5 @@
-"""/api/shovels: the state of shovels, as RabbitMQ's plug-in rabbitmq_shovel_management has it; /api/bridges:
-that of bridges, which RabbitMQ has not.
+"""/api/shovels and /api/federation-links: the state of links, as RabbitMQ's plug-ins have it
+(rabbitmq_shovel_management, rabbitmq_federation_management); /api/bridges: that of bridges, which it has not.
 
 Besides RabbitMQ's fields: `reason` also while a shovel waits to connect again, `retry_in_s`, `faults`,
 `forwarded`, `pending`, `messages_ready`.
@@ -8,7 +8,7 @@ Besides RabbitMQ's fields: `reason` also while a shovel waits to connect again, 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.management.context import Management, absent
 from penstock.protocols.http.server.messages import Request, Response
@@ -16,11 +16,21 @@ from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.links.link import Link, State
 from penstock.protocols.links.links import SHOVEL
 
+if TYPE_CHECKING:
+    from penstock.protocols.links.amqp.federated import FederatedLink
+
 __all__ = ["add"]
 
 _ONE: Final = "/api/shovels/vhost/{vhost}/{name}"
 _STATES: Final = {State.WAITING: "terminated"}
 """RabbitMQ has no word for a shovel that will begin again."""
+_STATUSES: Final = {
+    State.STARTING: "starting",
+    State.RUNNING: "running",
+    State.WAITING: "error",
+    State.TERMINATED: "shutdown",
+}
+"""Of links of federation, in RabbitMQ's words."""
 
 
 def _shovel(api: Management, link: Link) -> dict[str, Any]:
@@ -46,8 +56,53 @@ def _view(api: Management, link: Link) -> dict[str, Any]:
     return shown
 
 
+def _federation(api: Management, link: FederatedLink) -> dict[str, Any]:
+    shown = _view(api, link)
+    del shown["name"], shown["state"]
+    shown["status"] = _STATUSES[link.state]
+    if "reason" in shown:
+        shown["error"] = shown.pop("reason")
+    return shown
+
+
+def _add_federation(api: Management) -> None:
+    def links(request: Request) -> list[FederatedLink]:
+        api.require(request, "monitoring", "policymaker")
+        return [link for vhost in api.vhosts(request) for link in api.links.federation.links(vhost.name)]
+
+    async def reply(request: Request, rows: list[FederatedLink]) -> Response:
+        return await reply_list(
+            request, rows, lambda link: _federation(api, link), lambda link: (link.vhost, link.name)
+        )
+
+    async def index(request: Request) -> Response:
+        return await reply(request, links(request))
+
+    async def down(request: Request) -> Response:
+        return await reply(request, [link for link in links(request) if link.state is not State.RUNNING])
+
+    async def restart(request: Request) -> Response:
+        identity = api.require(request, "policymaker")
+        vhost = api.vhost(request, change="administrator" not in identity.tags)
+        for link in api.links.federation.links(vhost.name):
+            if link.id == request.names["id"] and api.node == request.names["node"]:
+                api.links.federation.restart(link)
+                return Response(204)
+        raise absent()
+
+    for method, path, handler in (
+        ("GET", "/api/federation-links", index),
+        ("GET", "/api/federation-links/{vhost}", index),
+        ("GET", "/api/federation-links/state/down", down),
+        ("GET", "/api/federation-links/{vhost}/state/down", down),
+        ("DELETE", "/api/federation-links/vhost/{vhost}/{id}/{node}/restart", restart),
+    ):
+        api.app.routes.add(method, path, handler)
+
+
 def add(api: Management) -> None:
     """Serve these paths."""
+    _add_federation(api)
 
     async def index(request: Request) -> Response:
         api.require(request, "monitoring", "policymaker")

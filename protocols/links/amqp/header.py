@@ -11,16 +11,33 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pamqp.frame
-from pamqp import encode
+from pamqp import decode, encode
 from pamqp.header import ContentHeader
 
-__all__ = ["entries", "short_string", "table_of", "with_entry", "with_first", "with_properties"]
+__all__ = [
+    "array_of",
+    "element",
+    "entries",
+    "short_string",
+    "table_of",
+    "with_entry",
+    "with_first",
+    "with_properties",
+    "without_user_id",
+]
 
 _FLAGS_AT: Final = 7 + 2 + 2 + 8
 """In a whole frame."""
 _CONTENT_TYPE: Final = 1 << 15
 _CONTENT_ENCODING: Final = 1 << 14
 _HEADERS: Final = 1 << 13
+_USER_ID: Final = 1 << 4
+_BEFORE_USER_ID: Final = (
+    *((1 << 12, 1), (1 << 11, 1)),  # delivery-mode, priority
+    *((1 << bit, 0) for bit in (10, 9, 8, 7)),  # correlation-id, reply-to, expiration, message-id
+    *((1 << 6, 8), (1 << 5, 0)),  # timestamp, type
+)
+"""Flag and size in bytes of the properties between the headers and user-id; 0 = a short string."""
 _SIZES: Final = {
     **dict.fromkeys(b"tbB", 1),
     **dict.fromkeys(b"sUu", 2),
@@ -99,9 +116,41 @@ def _has_headers(frame: bytes) -> bool:
     return bool(frame[_FLAGS_AT] & (_HEADERS >> 8))
 
 
-def with_first(frame: bytes, name: bytes, table: Mapping[str, Any]) -> bytes:
-    """The frame with `table` as the first element of a header that is an array. Raises ValueError."""
-    elements = b"F" + encode.field_table(dict(table))
+def element(table: Mapping[str, Any], more: bytes = b"") -> bytes:
+    """A table as an element of an array; `more`: entries behind its own, as AMQP has them."""
+    entries = bytes(encode.field_table(dict(table)))[4:] + more
+    return b"F" + struct.pack(">I", len(entries)) + entries
+
+
+def array_of(frame: bytes, name: bytes) -> list[Any]:
+    """The elements of a header that is an array; none: there is no such header. Raises ValueError."""
+    for at, kind_at, after in entries(frame, *table_of(frame)):
+        if frame[at + 1 : kind_at] == name and frame[kind_at] == ord("A"):
+            return list(decode.field_array(frame[kind_at + 1 : after])[1])
+    return []
+
+
+def without_user_id(frame: bytes) -> bytes:
+    """The frame without the property user-id. Raises ValueError: it is damaged."""
+    (flags,) = struct.unpack_from(">H", frame, _FLAGS_AT)
+    if not flags & _USER_ID:
+        return frame
+    at = table_of(frame)[1]
+    try:
+        for flag, size in _BEFORE_USER_ID:
+            if flags & flag:
+                at += size or 1 + frame[at]
+        made = bytearray(frame[:at] + frame[at + 1 + frame[at] :])
+    except IndexError as error:
+        raise ValueError(f"the header of a message is damaged: {error}") from error
+    struct.pack_into(">H", made, _FLAGS_AT, flags & ~_USER_ID)
+    struct.pack_into(">I", made, 3, len(made) - 8)
+    return bytes(made)
+
+
+def with_first(frame: bytes, name: bytes, first: bytes) -> bytes:
+    """The frame with `first`, an `element`, in front of a header that is an array. Raises ValueError."""
+    elements = first
     start, end = table_of(frame)
     for at, kind_at, after in entries(frame, start, end):
         if frame[at + 1 : kind_at] == name and frame[kind_at] == ord("A"):

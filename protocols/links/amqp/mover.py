@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pamqp import commands
 
 from penstock.protocols.links.amqp._relay import Relay
+from penstock.protocols.links.amqp.methods import Consume, QueueDeclare
 from penstock.protocols.links.amqp.under_way import UnderWay
 from penstock.protocols.links.amqp.wire import METHOD, Closed, Connection, Raw, method_of, raise_closed
 from penstock.protocols.links.errors import LinkError
@@ -39,7 +40,7 @@ class End:
     connection: Connection
 
     def failed(self, error: Exception) -> LinkError:
-        """What to tell of a connection that failed."""
+        """The error of this end when its connection failed."""
         if isinstance(error, Closed):
             return LinkError(f"{self.name}: {error.message}")
         told = getattr(error, "strerror", None) or error
@@ -48,7 +49,7 @@ class End:
 
 @dataclass(slots=True)
 class Progress:
-    """What a mover tells."""
+    """The news of a mover."""
 
     moved: Callable[[int], None]
     """So many more messages are settled at the source, or with `no-ack` published."""
@@ -85,7 +86,7 @@ class Mover:
             progress: Told of what happens.
             arguments: Of the consumer.
             consumer_tag: Of the consumer; "" = the source makes one.
-            no_place: What to tell when the target routes a mandatory message nowhere.
+            no_place: The error when the target routes a mandatory message nowhere.
 
         """
         self._source = source
@@ -105,7 +106,7 @@ class Mover:
     def consume(self) -> None:
         """Begin to take messages; again after `cancel`. Raises OSError."""
         self._source.connection.send(
-            commands.Basic.Consume(
+            Consume(
                 queue=self._queue,
                 consumer_tag=self._consumer_tag,
                 no_ack=self._mode == "no-ack",
@@ -193,7 +194,7 @@ class Mover:
         """Count what waits at the source."""
         while True:
             try:
-                self._source.connection.send(commands.Queue.Declare(queue=self._queue, passive=True))
+                self._source.connection.send(QueueDeclare(queue=self._queue, passive=True))
             except OSError as error:
                 raise self._source.failed(error) from None
             await asyncio.sleep(_LOOK_S)

@@ -6,11 +6,23 @@ amqp091 only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
-from penstock.protocols.links.amqp.uri import MASK, Uri, UriError, masked, parse_uri
+from penstock.protocols.links.amqp.parameters import (
+    Check,
+    any_of,
+    flag,
+    listed,
+    mistakes_of,
+    number,
+    prefetch,
+    table,
+    text,
+    uris,
+)
+from penstock.protocols.links.amqp.uri import Uri, parse_uri
 
 __all__ = [
     "AckMode",
@@ -19,8 +31,6 @@ __all__ = [
     "Source",
     "local_vhosts",
     "shovel_settings",
-    "shown",
-    "unmasked",
 ]
 
 AckMode = Literal["on-confirm", "on-publish", "no-ack"]
@@ -89,35 +99,6 @@ class ShovelSettings:
     """The first pause after a fault; 0 = it stays down."""
 
 
-def _any_of(*words: str) -> Callable[[Any], str]:
-    def check(value: Any) -> str:
-        return "" if value in words else f"should be one of {', '.join(words)}"
-
-    return check
-
-
-def _text(value: Any) -> str:
-    return "" if isinstance(value, str) else "should be a string"
-
-
-def _flag(value: Any) -> str:
-    return "" if isinstance(value, bool) else "should be boolean"
-
-
-def _table(value: Any) -> str:
-    return "" if isinstance(value, dict) or value == [] else "should be an object"
-
-
-def _number(value: Any) -> str:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**31
-    return "" if is_number else "should be a number, 0 or more"
-
-
-def _prefetch(value: Any) -> str:
-    is_number = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
-    return "" if is_number else "should be a number from 1 to 65535"
-
-
 def _delete_after(value: Any) -> str:
     is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
     return (
@@ -131,26 +112,8 @@ def _protocol(value: Any) -> str:
     return "" if value == "amqp091" else "should be amqp091"
 
 
-def _uri(value: Any) -> str:
-    if not isinstance(value, str):
-        return "should be a URI"
-    if f":{MASK}@" in value:
-        return "has a password that was hidden: give the password"
-    try:
-        parse_uri(value)
-    except UriError as error:
-        return f"not a valid URI: {error}"
-    return ""
-
-
-def _uris(value: Any) -> str:
-    if isinstance(value, list) and value:
-        return next(filter(None, map(_uri, value)), "")
-    return _uri(value)
-
-
 def _properties(value: Any) -> str:
-    if problem := _table(value):
+    if problem := table(value):
         return problem
     for name, one in dict(value).items():
         kind = _PROPERTIES.get(name)
@@ -161,34 +124,34 @@ def _properties(value: Any) -> str:
     return ""
 
 
-_TERMS: Final[dict[str, Callable[[Any], str]]] = {
+_TERMS: Final[dict[str, Check]] = {
     "src-protocol": _protocol,
-    "src-uri": _uris,
-    "src-queue": _text,
-    "src-queue-args": _table,
-    "src-consumer-args": _table,
-    "src-exchange": _text,
-    "src-exchange-key": _text,
-    "src-prefetch-count": _prefetch,
+    "src-uri": uris,
+    "src-queue": text,
+    "src-queue-args": table,
+    "src-consumer-args": table,
+    "src-exchange": text,
+    "src-exchange-key": text,
+    "src-prefetch-count": prefetch,
     "src-delete-after": _delete_after,
-    "src-predeclared": _flag,
+    "src-predeclared": flag,
     "dest-protocol": _protocol,
-    "dest-uri": _uris,
-    "dest-queue": _text,
-    "dest-queue-args": _table,
-    "dest-exchange": _text,
-    "dest-exchange-key": _text,
-    "dest-add-forward-headers": _flag,
-    "dest-add-timestamp-header": _flag,
+    "dest-uri": uris,
+    "dest-queue": text,
+    "dest-queue-args": table,
+    "dest-exchange": text,
+    "dest-exchange-key": text,
+    "dest-add-forward-headers": flag,
+    "dest-add-timestamp-header": flag,
     "dest-publish-properties": _properties,
-    "dest-predeclared": _flag,
-    "ack-mode": _any_of("on-confirm", "on-publish", "no-ack"),
-    "reconnect-delay": _number,
+    "dest-predeclared": flag,
+    "ack-mode": any_of("on-confirm", "on-publish", "no-ack"),
+    "reconnect-delay": number,
     # As RabbitMQ 3.6 had them.
-    "prefetch-count": _prefetch,
+    "prefetch-count": prefetch,
     "delete-after": _delete_after,
-    "add-forward-headers": _flag,
-    "add-timestamp-header": _flag,
+    "add-forward-headers": flag,
+    "add-timestamp-header": flag,
     "publish-properties": _properties,
 }
 
@@ -200,13 +163,7 @@ def shovel_settings(value: Mapping[str, Any]) -> ShovelSettings:
         ValueError: with a line for each mistake; no password is in it.
 
     """
-    mistakes = []
-    if unknown := sorted(set(value) - set(_TERMS)):
-        mistakes.append(f'Unrecognised terms [{", ".join(unknown)}] in <<"shovel">>')
-    for name, check in _TERMS.items():
-        if name in value and (problem := check(value[name])):
-            mistakes.append(f"{name} {problem}")
-    mistakes += [f'Key "{name}" not found in <<"shovel">>' for name in _URIS if name not in value]
+    mistakes = mistakes_of(value, _TERMS, _URIS, "shovel")
     if "src-queue" in value and "src-exchange" in value:
         mistakes.append("Cannot specify 'src-exchange' and 'src-queue'")
     if "src-queue" not in value and "src-exchange" not in value:
@@ -225,7 +182,7 @@ def shovel_settings(value: Mapping[str, Any]) -> ShovelSettings:
 
 def _source(value: Mapping[str, Any]) -> Source:
     return Source(
-        uris=_listed(value["src-uri"]),
+        uris=listed(value["src-uri"]),
         queue=value.get("src-queue"),
         exchange=value.get("src-exchange", ""),
         key=value.get("src-exchange-key", ""),
@@ -239,7 +196,7 @@ def _source(value: Mapping[str, Any]) -> Source:
 
 def _destination(value: Mapping[str, Any]) -> Destination:
     return Destination(
-        uris=_listed(value["dest-uri"]),
+        uris=listed(value["dest-uri"]),
         queue=value.get("dest-queue"),
         exchange=value.get("dest-exchange"),
         key=value.get("dest-exchange-key"),
@@ -251,29 +208,7 @@ def _destination(value: Mapping[str, Any]) -> Destination:
     )
 
 
-def _listed(uris: str | list[str]) -> tuple[str, ...]:
-    return (uris,) if isinstance(uris, str) else tuple(uris)
-
-
 def local_vhosts(settings: ShovelSettings) -> set[str]:
     """The vhosts of the gateway itself that a shovel uses."""
-    uris: list[Uri] = [parse_uri(text) for text in (*settings.source.uris, *settings.destination.uris)]
-    return {uri.vhost for uri in uris if not uri.host}
-
-
-def shown(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A value as it may be shown: without passwords."""
-    return {name: _masked(one) if name in _URIS else one for name, one in value.items()}
-
-
-def _masked(uris: Any) -> Any:
-    return [masked(str(uri)) for uri in uris] if isinstance(uris, list) else masked(str(uris))
-
-
-def unmasked(value: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """A value with the passwords that it was shown without; `known` is what was shown."""
-    found = dict(value)
-    for name in _URIS:
-        if name in known and found.get(name) == _masked(known[name]):
-            found[name] = known[name]
-    return found
+    found: list[Uri] = [parse_uri(one) for one in (*settings.source.uris, *settings.destination.uris)]
+    return {uri.vhost for uri in found if not uri.host}

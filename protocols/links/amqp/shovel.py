@@ -16,7 +16,14 @@ import pamqp.frame
 from pamqp import commands
 
 from penstock.protocols.links.amqp._relay import Relay
-from penstock.protocols.links.amqp.header import short_string, with_entry, with_first, with_properties
+from penstock.protocols.links.amqp.header import (
+    element,
+    short_string,
+    with_entry,
+    with_first,
+    with_properties,
+)
+from penstock.protocols.links.amqp.methods import Publish, QueueBind, QueueDeclare
 from penstock.protocols.links.amqp.mover import End, Mover, Progress
 from penstock.protocols.links.amqp.place import place_of
 from penstock.protocols.links.amqp.settings import Destination, ShovelSettings
@@ -132,7 +139,7 @@ class Shovel(Link):
     ) -> _Opened:
         """A connection, and how many messages wait in `queue`, which is made if it is not there."""
         product = f"penstock shovel {self.name}"
-        declare = commands.Queue.Declare(queue=queue or "", passive=True)
+        declare = QueueDeclare(queue=queue or "", passive=True)
         while True:
             try:
                 place = place_of(uri, self._local, self._user)
@@ -149,7 +156,7 @@ class Shovel(Link):
                 # A refusal ends the channel, and here its connection.
                 if error.code != 404 or not declare.passive or predeclared or queue is None:
                     raise LinkError(f"{end}: {error.message}") from None
-                declare = commands.Queue.Declare(queue=queue, durable=True, arguments=dict(arguments))
+                declare = QueueDeclare(queue=queue, durable=True, arguments=dict(arguments))
             except OSError as error:
                 where = f"{uri.host}:{uri.port}" if uri.host else "the gateway itself"
                 raise LinkError(f"{end}: no connection to {where}: {error.strerror or error}") from None
@@ -160,10 +167,10 @@ class Shovel(Link):
         arguments = dict(self.settings.source.queue_arguments)
         try:
             made = await source.call(
-                commands.Queue.Declare(queue="", exclusive=True, arguments=arguments),
+                QueueDeclare(queue="", exclusive=True, arguments=arguments),
                 commands.Queue.DeclareOk,
             )
-            bind = commands.Queue.Bind(queue=made.queue, exchange=exchange, routing_key=key)
+            bind = QueueBind(queue=made.queue, exchange=exchange, routing_key=key)
             await source.call(bind, commands.Queue.BindOk)
         except Closed as error:
             raise LinkError(f"source: {error.message}") from None
@@ -229,7 +236,8 @@ class Shovel(Link):
                 "shovel-vhost": self.vhost,
                 **{name.replace("_", "-"): facts[name] for name in _FORWARDED if name in facts},
             }
-            changes.append(lambda frame: with_first(frame, b"x-shovelled", table))
+            first = element(table)
+            changes.append(lambda frame: with_first(frame, b"x-shovelled", first))
         if destination.timestamp_header:
             changes.append(
                 lambda frame: with_entry(
@@ -256,10 +264,10 @@ class _Opened:
 def _relay(
     destination: Destination, change: Callable[[bytes, bool], bytes | None] | None, left: int | None
 ) -> Relay:
-    """What makes publishes to the destination; `left`: so many, None = all."""
+    """The relay to the destination; `left`: so many messages, None = all."""
     most = -1 if left is None else left
     if destination.queue is not None:
-        publish = commands.Basic.Publish(exchange="", routing_key=destination.queue, mandatory=True)
+        publish = Publish(exchange="", routing_key=destination.queue, mandatory=True)
         frame = pamqp.frame.marshal(publish, CHANNEL)
         return Relay(channel=CHANNEL, publish=frame, change=change, left=most)
     return Relay(

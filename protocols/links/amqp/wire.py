@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
 import pamqp.frame
@@ -85,6 +85,8 @@ class Connection:
         self._beating: asyncio.Task[None] | None = None
         self._silence_max_s: float | None = _SILENCE_MAX_S
         self.frame_max = _FRAME_MAX
+        self.server: Mapping[str, Any] = {}
+        """The properties that the broker gave of itself."""
 
     @classmethod
     async def open(
@@ -123,7 +125,8 @@ class Connection:
     async def _login(self, place: Place, vhost: str, frame_max: int, product: str) -> int:
         """The interval of heartbeats, in seconds; 0 = there are none."""
         self._writer.write(b"AMQP\x00\x00\x09\x01")
-        await self._wait(commands.Connection.Start)
+        start = await self._wait(commands.Connection.Start)
+        self.server = start.server_properties
         properties: Any = {
             "product": product,
             "connection_name": product,

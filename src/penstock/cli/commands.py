@@ -31,6 +31,7 @@ GROUPS = {
         "subs": ("topics", "subscriptions to topics"),
         "webhooks": ("webhooks", "messages pushed to URLs"),
         "shovels": ("links", "messages moved to and from other brokers by AMQP"),
+        "federation": ("links", "exchanges and queues that get messages of other brokers"),
         "bridges": ("links", "messages moved to and from other brokers by MQTT"),
         "connections": ("manage", "look at clients, close their connections"),
         "users": ("manage", "users, their tags and permissions"),

@@ -1,4 +1,5 @@
-"""`penstock shovels ...` makes, shows and restarts shovels; `penstock bridges ...` shows bridges."""
+"""`penstock shovels ...` makes, shows and restarts shovels; `penstock bridges ...` shows bridges, and
+`penstock federation ...` links of federation."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ __all__ = ["COMMANDS"]
 
 _SHOWN = "name,state,src_queue,src_exchange,dest_queue,dest_exchange,messages_ready,pending,forwarded,reason"
 _BRIDGES = "name,state,address,messages_ready,forwarded,refused,reason"
+_FEDERATION = "type,exchange,queue,upstream,status,messages_ready,pending,forwarded,error"
 _ONE = "shovels/vhost/{vhost}/{name}"
 _PARAMETER = "parameters/shovel/{vhost}/{name}"
 
@@ -59,6 +61,18 @@ def _add_bridges(parser: Parser) -> None:
     bridges("show", _show("bridges/{vhost}/{name}"), vhost, name, help="a bridge's topics, state and figures")
 
 
+def _add_federation(parser: Parser) -> None:
+    vhost = argument("--vhost", default="/", help="the vhost (default: /)")
+    federation = verbs_of(parser)
+    federation(
+        "list",
+        list_of("federation-links/{vhost}"),
+        vhost,
+        columns(_FEDERATION),
+        help="list links of federation and their state",
+    )
+
+
 def _show(path: str) -> Action:
     def action(client: Client, parsed: argparse.Namespace) -> None:
         found: Item = of_a_thing("GET", client, path, parsed)
@@ -79,4 +93,8 @@ def _restart(client: Client, parsed: argparse.Namespace) -> None:
     of_a_thing("DELETE", client, f"{_ONE}/restart", parsed)
 
 
-COMMANDS: Final[dict[str, Builder]] = {"bridges": _add_bridges, "shovels": _add_shovels}
+COMMANDS: Final[dict[str, Builder]] = {
+    "bridges": _add_bridges,
+    "federation": _add_federation,
+    "shovels": _add_shovels,
+}

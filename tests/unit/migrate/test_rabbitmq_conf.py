@@ -132,11 +132,11 @@ def test_the_command_says_each_line_and_writes_the_options(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, made = tmp_path / "rabbitmq.conf", tmp_path / "penstock.toml"
-    source.write_text("# mine\nheartbeat = 30\ncluster_name = x\n")
+    source.write_text("# mine\nheartbeat = 30\nconsumer_timeout = 9\n")
     assert main(["migrate", "conf", str(source), "--write", str(made)]) == 0
     said = capsys.readouterr().out
     assert f"{source}:2: heartbeat = 30\n    moved: amqp.heartbeat_s = 30\n" in said
-    assert f"{source}:3: cluster_name = x\n    left out: " in said
+    assert f"{source}:3: consumer_timeout = 9\n    left out: " in said
     assert made.read_text() == "[amqp]\nheartbeat_s = 30\n"
 
 

@@ -14,7 +14,7 @@ from pamqp.header import ContentHeader
 
 from penstock.cli import main
 from penstock.migrate.rabbitmq.copies import harmless
-from penstock.migrate.rabbitmq.definitions import for_rabbitmq, say_ineffective, without_shovels
+from penstock.migrate.rabbitmq.definitions import for_rabbitmq, say_ineffective, without_links
 from penstock.migrate.rabbitmq.queues import Queue, choose
 from penstock.migrate.rabbitmq.reasons import EFFECTLESS_REASONS
 from penstock.migrate.report import Place, Report
@@ -78,20 +78,24 @@ def test_queues_that_cannot_be_drained_are_said_when_they_have_messages() -> Non
     assert [name for name, _ in left] == ["mqtt-subscription-cqos1", "s", "t"]
 
 
-def test_shovels_stay_where_they_are() -> None:
+def test_shovels_and_upstreams_stay_where_they_are() -> None:
     report = Report()
     limits = {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": {}}
     shovel = {"vhost": "/", "component": "shovel", "name": "s", "value": {"src-uri": "amqp://a:secret@h"}}
-    left = without_shovels({"parameters": [limits, shovel]}, Place("rabbitmq", 0), report)
+    upstream = {"vhost": "/", "component": "federation-upstream", "name": "f", "value": {"uri": "amqp://h"}}
+    left = without_links({"parameters": [limits, shovel, upstream]}, Place("rabbitmq", 0), report)
     assert left == {"parameters": [limits]}
-    assert [entry.text for entry in report.entries] == ["parameters: shovel vhost=/ name=s"]
+    assert [entry.text for entry in report.entries] == [
+        "parameters: shovel vhost=/ name=s",
+        "parameters: federation-upstream vhost=/ name=f",
+    ]
 
 
 def test_plug_ins_and_operator_policies_are_said() -> None:
     report = Report()
     definitions = {
         "parameters": [
-            {"vhost": "/", "component": "federation-upstream", "name": "f", "value": {}},
+            {"vhost": "/", "component": "other-plug-in", "name": "f", "value": {}},
             {
                 "vhost": "/",
                 "component": "operator_policy",

@@ -145,15 +145,14 @@ class _Checks:
 
     def _parameter(self, item: Item) -> None:
         value = item.get("value")
-        if isinstance(value, dict):
-            match item.get("component"):
-                case "vhost-limits":
-                    check_limits(value, VHOST_LIMITS)
-                case "operator_policy":
-                    self._policy({**value, "name": item.get("name")}, operator=True)
-                case str(component) if component in COMPONENTS:
-                    vhost, name = self._file.vhost_of(item), text_of(item, "name")
-                    self._broker.parameters.checked(Parameter(vhost, component, name, value, ""))
+        match item.get("component"):
+            case "vhost-limits" if isinstance(value, dict):
+                check_limits(value, VHOST_LIMITS)
+            case "operator_policy" if isinstance(value, dict):
+                self._policy({**value, "name": item.get("name")}, operator=True)
+            case str(component) if component in COMPONENTS and isinstance(value, dict | list):
+                vhost, name = self._file.vhost_of(item), text_of(item, "name")
+                self._broker.parameters.checked(Parameter(vhost, component, name, value, ""))
 
     def _policy(self, item: Item, *, operator: bool = False) -> None:
         checked(

@@ -136,7 +136,7 @@ class _Definitions:
             parameters.append({"component": "operator_policy", "name": name, "value": shown})
         # With their passwords: whoever imports them needs these, and only an administrator exports.
         parameters += [
-            {"component": one.component, "name": one.name, "value": dict(one.value)}
+            {"component": one.component, "name": one.name, "value": one.value}
             for one in self._api.broker.parameters.of(vhost.name)
         ]
         queues = [

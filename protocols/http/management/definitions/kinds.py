@@ -11,6 +11,7 @@ from typing import Any, Final
 from penstock.protocols.http.management.context import flag_of, table_of, text_of
 from penstock.protocols.http.management.resources.users import tags_of
 from penstock.protocols.http.server.messages import HttpError
+from penstock.protocols.links.federation import UPSTREAM, UPSTREAM_SET
 from penstock.protocols.links.links import SHOVEL
 from penstock.protocols.listening.definitions import OF_FRONTS, OF_VHOST, Item
 from penstock.router.names import RESERVED_PREFIX
@@ -19,7 +20,7 @@ __all__ = ["COMPONENTS", "IN_VHOSTS", "Defined", "exchange_of", "is_own", "is_se
 
 IN_VHOSTS: Final = OF_VHOST.union(OF_FRONTS)
 """Lists whose things are in a vhost."""
-COMPONENTS: Final = ("vhost-limits", "operator_policy", SHOVEL)
+COMPONENTS: Final = ("vhost-limits", "operator_policy", SHOVEL, UPSTREAM, UPSTREAM_SET)
 """Of parameters, what is known here."""
 _MQTT_QUEUE: Final = re.compile(r"mqtt-subscription-.*qos[01]", re.DOTALL)
 """The queue of a session, as RabbitMQ names it."""

@@ -257,15 +257,15 @@ class Import:
         admin = self._broker.administration
         component, value = text_of(item, "component"), item.get("value")
         vhost = self.file.vhost_of(item)
-        if component not in COMPONENTS or not isinstance(value, dict):
+        if component not in COMPONENTS or not isinstance(value, dict | list):
             logger.warning(
                 "definitions: a parameter of a plug-in is left out",
                 extra=fields(component=component, name=item.get("name")),
             )
             return 0
-        if component == "vhost-limits":
+        if component == "vhost-limits" and isinstance(value, dict):
             return admin.set_vhost_limits(vhost, value)
-        if component == "operator_policy":
+        if component == "operator_policy" and isinstance(value, dict):
             return self._policy({**value, "name": item.get("name")}, vhost, operator=True)
         user = self._user if self._broker.users.identity(self._user) is not None else ""
         return self._broker.parameters.put(Parameter(vhost, component, text_of(item, "name"), value, user))

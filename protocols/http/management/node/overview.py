@@ -77,8 +77,6 @@ def add(api: Management) -> None:
         ("/api/extensions", handlers.extensions),
         ("/api/deprecated-features", handlers.nothing),
         ("/api/deprecated-features/used", handlers.nothing),
-        ("/api/federation-links", handlers.nothing),
-        ("/api/federation-links/{vhost}", handlers.nothing),
         ("/api/nodes", handlers.nodes),
         ("/api/nodes/{node}", handlers.node),
         ("/api/nodes/{node}/memory", handlers.memory),

@@ -11,7 +11,8 @@ from typing import Any, Final
 from penstock.protocols.http.management.context import Management, absent, fields_of, table_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response
 from penstock.protocols.http.shared.lists import one_of, reply_list
-from penstock.protocols.links.amqp.settings import shown
+from penstock.protocols.links.amqp.parameters import shown
+from penstock.protocols.links.federation import UPSTREAM_SET
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.parameters import Parameter
 from penstock.router.rows import row_key
@@ -92,7 +93,7 @@ class _Parameters:
         if identity.grants is not None:
             told = "a parameter outlives a token: put it as a user of the gateway's own"
             raise HttpError(403, "not_authorised", told)
-        value = table_of(body, "value")
+        value = body["value"] if component == UPSTREAM_SET else table_of(body, "value")
         await api.kept(parameters.put(Parameter(vhost.name, component, name, value, identity.username)))
         return Response(204 if known else 201)
 

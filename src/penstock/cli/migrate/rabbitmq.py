@@ -119,12 +119,12 @@ def _compare(source: _Side, target: _Side, *, reverse: bool) -> tuple[Report, An
         for_rabbitmq,
         say_changes,
         say_ineffective,
-        without_shovels,
+        without_links,
     )
     from penstock.migrate.report import Place, Report
 
     report, where = Report(), Place(source.client.address, 0)
-    definitions = without_shovels(source.api.request("GET", "definitions"), where, report)
+    definitions = without_links(source.api.request("GET", "definitions"), where, report)
     if reverse:
         there = target.api.request("GET", "definitions")
         return report, for_rabbitmq(definitions, there, where, report)

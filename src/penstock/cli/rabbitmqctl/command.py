@@ -56,6 +56,7 @@ def _parser(tool: str) -> _Parser:
     parser.add_argument("--global", dest="everywhere", action="store_true")
     parser.add_argument("--online", action="store_true")  # all queues are, and local
     parser.add_argument("--local", action="store_true")
+    parser.add_argument("--only-down", action="store_true")
     parser.add_argument("--offline", action="store_true")
     parser.add_argument("--default-queue-type", default=None)
     parser.add_argument("-P", "--pid", type=int)

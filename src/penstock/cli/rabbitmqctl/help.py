@@ -17,6 +17,7 @@ TITLES: Final = (
     "Access Control",
     "Monitoring, observability and health checks",
     "Parameters",
+    "Federation",
     "Shovel",
     "Policies",
     "Virtual hosts",

@@ -170,7 +170,7 @@ GROUPS: Final[Groups] = {
         "forget_cluster_node": _not_here(_SERVICE),
     },
     "Configuration and Environment": {
-        "set_cluster_name": _not_here("a gateway is called what its host is"),
+        "set_cluster_name": _not_here("set server.name in the configuration"),
         "set_disk_free_limit": _not_here("set log.min_free_bytes in the configuration"),
         "set_log_level": Verb(
             _set_log_level, "Sets the log level, until a restart or a reload", "<log_level>"

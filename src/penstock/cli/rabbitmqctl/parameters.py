@@ -6,9 +6,16 @@ import json
 from typing import Final
 
 from penstock.cli.client import segment
-from penstock.cli.rabbitmqctl.call import Call, Groups, Usage, Verb, clear_parameter, object_of, or_missing
+from penstock.cli.rabbitmqctl.call import Call, Failure, Groups, Usage, Verb, clear_parameter, or_missing
 
 __all__ = ["GROUPS", "LISTS"]
+
+_UNAVAILABLE = 69
+"""Exit code: what was named is not there."""
+_FEDERATION = (
+    *("vhost", "type", "exchange", "queue", "upstream", "upstream_exchange", "upstream_queue"),
+    *("uri", "id", "status", "error"),
+)
 
 
 def _list_global_parameters(call: Call) -> None:
@@ -31,12 +38,19 @@ def _list_parameters(call: Call) -> None:
 
 def _set_parameter(call: Call) -> None:
     component, name, text = call.words[:3]
-    value = object_of(text)
+    value = _value_of(name, text)
     call.say(
         f'Setting runtime parameter "{name}" for component "{component}" to "{text}" in vhost '
         f'"{call.parsed.vhost}" ...'
     )
     call.client.request("PUT", _path(call, component, name), {"value": value})
+
+
+def _value_of(name: str, text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Usage(f"the value of parameter {name!r} is not JSON: {error}") from error
 
 
 def _clear_parameter(call: Call) -> None:
@@ -71,12 +85,27 @@ def _shovel(call: Call, rest: str) -> None:
     or_missing(call, "Shovel", lambda: call.client.request("DELETE", path))
 
 
+def _federation_status(call: Call) -> None:
+    call.say("Listing federation links on node " + call.client.get("overview")["node"])
+    rows = call.client.get("federation-links")
+    if call.parsed.only_down:
+        rows = [one for one in rows if one["status"] != "running"]
+    call.rows(rows, _FEDERATION)
+
+
+def _restart_federation_link(call: Call) -> None:
+    call.say(f"Restarting federation link {call.words[0]} on node " + call.client.get("overview")["node"])
+    for one in call.client.get("federation-links"):
+        if one["id"] == call.words[0]:
+            place = f"{segment(one['vhost'])}/{segment(one['id'])}/{segment(one['node'])}"
+            call.client.request("DELETE", f"federation-links/vhost/{place}/restart")
+            return
+    raise Failure(f"Link {call.words[0]} does not exist", _UNAVAILABLE)
+
+
 def _set_global_parameter(call: Call) -> None:
     name, text = call.words[:2]
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise Usage(f"the value of parameter {name!r} is not JSON: {error}") from error
+    value = _value_of(name, text)
     call.say(f'Setting global runtime parameter "{name}" to "{text}" ...')
     call.client.request("PUT", f"global-parameters/{call.path(0)}", {"value": value})
 
@@ -90,6 +119,11 @@ LISTS: Final[Groups] = {
     "Parameters": {
         "list_global_parameters": Verb(_list_global_parameters, "Lists global runtime parameters"),
         "list_parameters": Verb(_list_parameters, "Lists runtime parameters of a vhost", "[--vhost <vhost>]"),
+    },
+    "Federation": {
+        "federation_status": Verb(
+            _federation_status, "Lists links of federation and their state", "[--only-down]"
+        )
     },
     "Shovel": {"shovel_status": Verb(_shovel_status, "Lists shovels and their state")},
 }
@@ -109,6 +143,12 @@ GROUPS: Final[Groups] = {
         "clear_global_parameter": Verb(_clear_global_parameter, "Removes a global parameter", "<name>"),
         "set_global_parameter": Verb(
             _set_global_parameter, "Sets a global parameter to a JSON value", "<name> <value>"
+        ),
+    },
+    "Federation": {
+        **LISTS["Federation"],
+        "restart_federation_link": Verb(
+            _restart_federation_link, "Restarts a link of federation", "<link_id>"
         ),
     },
     "Shovel": {

@@ -18,8 +18,8 @@ class Links:
         default=200,
         metadata=option(
             Count(0, 10_000),
-            "Shovels there may be, in all vhosts of a worker together. Each holds two connections. "
-            "0 = none can be made.",
+            "Shovels there may be, in all vhosts of a worker together, and links of federation as many "
+            "again. Each holds two connections. 0 = none can be made.",
             when="you need more shovels, or users shall make none (0)",
         ),
     )

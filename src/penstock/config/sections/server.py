@@ -5,7 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from penstock.config.kinds import GIB, KIB, MIB, Bytes, Choice, Count, Names, Networks, Seconds, Share, option
+from penstock.config.kinds import (
+    GIB,
+    KIB,
+    MIB,
+    Bytes,
+    Choice,
+    Count,
+    Names,
+    Networks,
+    Seconds,
+    Share,
+    Text,
+    option,
+)
 
 __all__ = ["WORKERS_MAX", "Server"]
 
@@ -16,6 +29,15 @@ WORKERS_MAX: Final = 64
 class Server:
     """The process as a whole: its log lines, its connections, its end."""
 
+    name: str = field(
+        default="",
+        metadata=option(
+            Text(),
+            "The name of this gateway: in the API, in metrics, and for other brokers, which tell by it where "
+            'a message has been. "" = the name of the host, or in a cluster cluster.name. Set it when '
+            "several gateways on one host are linked.",
+        ),
+    )
     log_level: Literal["debug", "info", "warning", "error"] = field(
         default="info",
         metadata=option(

@@ -13,10 +13,11 @@ from penstock.migrate.rabbitmq.reasons import without_effect
 from penstock.migrate.report import Fate, Place, Report
 from penstock.protocols.http.management.definitions.differences import difference
 from penstock.protocols.http.management.definitions.kinds import COMPONENTS, is_session
+from penstock.protocols.links.federation import UPSTREAM, UPSTREAM_SET
 from penstock.protocols.links.links import SHOVEL
 from penstock.router.limits.limits import RETENTION_BYTES, RETENTION_SECONDS
 
-__all__ = ["for_rabbitmq", "say_changes", "say_ineffective", "without_shovels"]
+__all__ = ["for_rabbitmq", "say_changes", "say_ineffective", "without_links"]
 
 Item = dict[str, Any]
 Changes = Mapping[str, Mapping[str, list[Item]]]
@@ -27,6 +28,8 @@ _FATES: Final[Mapping[str, tuple[Fate, str]]] = {
     "kept": ("left out", "it is there and stays as it is"),
     "conflict": ("wrong", "it is there with other properties; delete one of them"),
 }
+_GUIDES: Final = {SHOVEL: "shovels", UPSTREAM: "federation", UPSTREAM_SET: "federation"}
+"""Guides for the components of links."""
 _OURS: Final = ("mqtt_sessions", "webhooks")
 _OUR_HASHES: Final = ("penstock_", "mosquitto_")
 _OUR_KEYS: Final = frozenset({RETENTION_SECONDS, RETENTION_BYTES, "cleanup", "consumer-timeout"})
@@ -67,15 +70,16 @@ def say_ineffective(definitions: Item, place: Place, report: Report) -> None:
             report.add(place, f"queues: {_named(item)}", "left out", note)
 
 
-def without_shovels(definitions: Item, place: Place, report: Report) -> Item:
-    """The definitions without shovels, which are noted: one that runs on both sides would take
-    messages there, too, and its ends may have moved.
+def without_links(definitions: Item, place: Place, report: Report) -> Item:
+    """The definitions without shovels and upstreams, which are noted: a link that runs on both sides would
+    take messages there, too, and its ends may have moved.
     """
     kept = []
     for item in definitions.get("parameters", []):
-        if item.get("component") == SHOVEL:
-            note = "put it where it is to run: docs/how-to/shovels.md"
-            report.add(place, f"parameters: {SHOVEL} {_named(item)}", "left out", note)
+        component = item.get("component")
+        if component in _GUIDES:
+            note = f"put it where it is to run: docs/how-to/{_GUIDES[component]}.md"
+            report.add(place, f"parameters: {component} {_named(item)}", "left out", note)
         else:
             kept.append(item)
     return {**definitions, "parameters": kept}

@@ -7,14 +7,10 @@ from typing import Final
 __all__ = ["EFFECTLESS_REASONS", "without_effect"]
 
 _MIRROR: Final = "penstock does not mirror queues; a cluster keeps the whole log (docs/how-to/cluster.md)"
-_FEDERATION: Final = "penstock has no federation"
 _MEMORY: Final = "a backlog is on disk and costs no memory"
 _PLACE: Final = "a queue has no leader among nodes"
 
 EFFECTLESS_REASONS: Final = {
-    "federation-upstream": _FEDERATION,
-    "federation-upstream-pattern": _FEDERATION,
-    "federation-upstream-set": _FEDERATION,
     "ha-mode": _MIRROR,
     "ha-params": _MIRROR,
     "ha-promote-on-failure": _MIRROR,

@@ -134,7 +134,7 @@ EXACT: Final[Mapping[str, Rule]] = {
     "auth_backends.$.authz": _backend,
     "auth_mechanisms.$": _mechanism,
     "channel_max": count("amqp.channel_max", 1, 65_535, unlimited=65_535),
-    "cluster_name": left("a gateway is called what its host is"),
+    "cluster_name": path("server.name"),
     "connection_max": _connections,
     "consumer_timeout": left("set a policy with consumer-timeout"),
     "default_pass": path("auth.default_password"),

@@ -20,6 +20,7 @@ from penstock.errors import PenstockError
 from penstock.migrate.rabbitmq.copies import harmless
 from penstock.migrate.report import MigrationError
 from penstock.protocols.links.amqp._relay import Relay
+from penstock.protocols.links.amqp.methods import Consume, Publish, QueueDeclare
 from penstock.protocols.links.amqp.place import Place
 from penstock.protocols.links.amqp.under_way import UnderWay
 from penstock.protocols.links.amqp.wire import CHANNEL, METHOD, Connection, method_of, raise_closed
@@ -84,7 +85,7 @@ class _Run:
         queue, and answers the next one behind them."""
 
     async def run(self) -> None:
-        consume = commands.Basic.Consume(queue=self._shovel.queue, consumer_tag="penstock-migrate")
+        consume = Consume(queue=self._shovel.queue, consumer_tag="penstock-migrate")
         self._moved_at = asyncio.get_running_loop().time()
         self._source.send(consume)
         self._look()
@@ -99,7 +100,7 @@ class _Run:
 
     async def _take_messages(self) -> None:
         """Until the source has no more."""
-        publish = commands.Basic.Publish(exchange="", routing_key=self._shovel.queue, mandatory=True)
+        publish = Publish(exchange="", routing_key=self._shovel.queue, mandatory=True)
         relay = Relay(
             channel=CHANNEL,
             publish=pamqp.frame.marshal(publish, CHANNEL),
@@ -152,7 +153,7 @@ class _Run:
         """Ask how many messages are ready; the answer comes behind the deliveries that are sent already."""
         if not self._looking:
             self._looking = True
-            self._source.send(commands.Queue.Declare(queue=self._shovel.queue, passive=True))
+            self._source.send(QueueDeclare(queue=self._shovel.queue, passive=True))
 
     async def _take_confirms(self) -> None:
         while True:

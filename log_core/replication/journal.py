@@ -38,7 +38,7 @@ class Follower(Protocol):
     """Reads one partition in order, for one thread."""
 
     def poll(self, seconds: float) -> list[tuple[int, bytes]]:
-        """The entries of the next `seconds`, with their offsets. Raises Trimmed, JournalFailed."""
+        """Some entries with their offsets; none: none came in `seconds`. Raises Trimmed, JournalFailed."""
 
     def bounds(self, seconds: float) -> Bounds:
         """As of now. Raises JournalFailed: they are not told in time."""

@@ -39,6 +39,9 @@ _SETTINGS: Final = {
 _CLAIM_S: Final = 30.0
 _NOTES_READ: Final = 500
 """Each node makes one in a second."""
+_TOGETHER: Final = 64
+_TOGETHER_BYTES: Final = 512 * 1024
+"""Entries that are taken in together. They stay in the processor's cache until they are written."""
 _POLL_S: Final = 0.25
 _GAP_POLL_S: Final = 0.02
 _REACH_S: Final = 0.5
@@ -386,6 +389,7 @@ class _Follower:
         self._library = library
         self._topic = topic
         self._told = ""
+        self._together = _TOGETHER
         self._consumer = library.Consumer(
             options.client()
             | {
@@ -399,6 +403,8 @@ class _Follower:
                 "fetch.error.backoff.ms": 50,
                 "fetch.message.max.bytes": 8 * 1024 * 1024,
                 "queued.max.messages.kbytes": 32768,
+                # A full queue is not looked at again for so long; the default of 1 s makes a rebuild wait.
+                "fetch.queue.backoff.ms": 5,
                 "check.crcs": False,
             }
         )
@@ -413,14 +419,17 @@ class _Follower:
         """Read no more, until `begin`."""
         self._consumer.unassign()
 
-    def poll(self, seconds: float, most: int = 1000) -> list[tuple[int, bytes]]:
-        """The entries of the next `seconds`, or `most` before. Raises Trimmed, JournalFailed."""
-        library = self._library
+    def poll(self, seconds: float) -> list[tuple[int, bytes]]:
+        """Some entries, the first of them within `seconds`. Raises Trimmed, JournalFailed."""
+        library, consumer = self._library, self._consumer
+        first = consumer.poll(seconds)
+        if first is None:
+            return []
         found = []
-        for message in self._consumer.consume(most, seconds):
+        for message in (first, *consumer.consume(self._together, 0)):
             error = message.error()
             if error is None:
-                found.append((message.offset(), message.value()))
+                found.append((message.offset(), message.value() or b""))
             elif error.code() in (
                 library.KafkaError._AUTO_OFFSET_RESET,
                 library.KafkaError.OFFSET_OUT_OF_RANGE,
@@ -436,6 +445,9 @@ class _Follower:
             elif error.str() != self._told:
                 self._told = error.str()
                 _LOG.warning("Kafka cannot be read for now: %s", self._told)
+        if found:
+            mean = 1 + sum(len(raw) for _, raw in found) // len(found)
+            self._together = max(1, min(_TOGETHER, _TOGETHER_BYTES // mean))
         return found
 
     def bounds(self, seconds: float) -> Bounds:

@@ -62,7 +62,7 @@ class Mirror:
         match entry.kind:
             case Kind.WRITE:
                 fd = self._open(name)
-                view, at = memoryview(entry.payload), entry.offset
+                view, at = entry.payload, entry.offset
                 while view:
                     done = os.pwrite(fd, view, at)
                     view, at = view[done:], at + done

@@ -192,7 +192,7 @@ class Owner:
         for offset, raw in self._journal.read(gap.first, gap.end):
             entry = decode(raw)
             if entry.kind == Kind.ASK and entry.claim == self.claim:
-                self.on_asked(entry.payload)
+                self.on_asked(bytes(entry.payload))
             yield offset, entry
 
     def _note(self, sent: _Sent, exact: bool, now: float) -> None:

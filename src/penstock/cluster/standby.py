@@ -39,9 +39,8 @@ __all__ = ["Claimed", "Standby"]
 
 _LOG: Final = logging.getLogger("penstock.cluster")
 
-_POLL_S: Final = 0.025
-"""Entries of so long are taken in together."""
 _ASK_EACH_S: Final = 0.2
+_ASK_EACH_RELEASED_S: Final = 0.02
 _ASK_S: Final = 1.0
 _COUNTED_MAX_S: Final = 0.5
 """The longest silence that one answer stands for."""
@@ -184,7 +183,7 @@ class Standby:
         self._silent_s, self._asked_at, self._released = 0.0, time.monotonic(), False
         delay = random.uniform(0, _SPREAD_S)
         while not self._stopping.is_set():
-            if self._take(follower.poll(_POLL_S), mirror):
+            if self._take(follower.poll(self._ask_each_s), mirror):
                 self._silent_s = 0.0
             while self._ends_seen and self._ends_seen[0][1] <= mirror.position.offset:
                 self._ends_seen.popleft()
@@ -241,8 +240,12 @@ class Standby:
                 missing,
             )
 
+    @property
+    def _ask_each_s(self) -> float:
+        return _ASK_EACH_RELEASED_S if self._released else _ASK_EACH_S
+
     def _due(self) -> bool:
-        return time.monotonic() - self._asked_at >= (0.02 if self._released else _ASK_EACH_S)
+        return time.monotonic() - self._asked_at >= self._ask_each_s
 
     def _bounds(self, follower: Follower) -> Bounds | None:
         """The journal's bounds; the time since the last answer counts as silence. None: no answer."""
@@ -264,7 +267,7 @@ class Standby:
                 raise self._foreign()
             verdict = mirror.take(offset, len(raw), entry)
             if entry.kind == Kind.ASK and offset >= self._asks_from:
-                self._asked(offset, json.loads(entry.payload))
+                self._asked(offset, json.loads(bytes(entry.payload)))
             if verdict is Verdict.SKIP:
                 continue
             counted = True
@@ -272,9 +275,9 @@ class Standby:
             if verdict is Verdict.CLAIMED:
                 if offset != self._claimed_at:
                     self._heir = ""
-                mirror.position.missing = int(json.loads(entry.payload).get("files", 0))
+                mirror.position.missing = int(json.loads(bytes(entry.payload)).get("files", 0))
             if entry.kind in (Kind.CLAIM, Kind.BEAT):
-                self._heard(mirror.position.claim, entry.payload)
+                self._heard(mirror.position.claim, bytes(entry.payload))
             elif verdict is Verdict.RELEASED:
                 self._told_of = -1
                 self._on_owner(None)

@@ -26,7 +26,7 @@ SIZE = 64 * 1024
 
 def fill(node: Node, nbytes: int) -> None:
     """Publish durable messages with confirms until they have so many bytes."""
-    client = Client(node.amqp_port)
+    client = Client(node.amqp_port, capabilities=("publisher_confirms",))  # of no block is it told
     client.socket.settimeout(None)  # with one, MSG_DONTWAIT would wait, too
     client.declare("q", durable=True)
     client.call(85, 10, b"\0", 11)

@@ -8,12 +8,13 @@ script; it is stopped by its process id.
 from __future__ import annotations
 
 import fcntl
+import json
 import re
 import shutil
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,15 @@ ARTIFACTS = (
     f"org.apache.kafka:kafka-tools:{VERSION}",
 )
 HEAP = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-server")
+
+_REQUESTS = (
+    "log4j.appender.requests=org.apache.log4j.FileAppender\n"
+    "log4j.appender.requests.File={file}\n"
+    "log4j.appender.requests.layout=org.apache.log4j.PatternLayout\n"
+    "log4j.appender.requests.layout.ConversionPattern=%m%n\n"
+    "log4j.logger.kafka.request.logger=DEBUG, requests\n"
+    "log4j.additivity.kafka.request.logger=false\n"
+)
 
 
 def jars(folder: Path) -> Path:
@@ -107,6 +117,7 @@ class Kafka(Broker):
         heap: tuple[str, ...] = HEAP,
         doors: tuple[Door, ...] = (),
         users: Mapping[str, str] | None = None,
+        notes_requests: bool = False,
     ) -> None:
         """Not started.
 
@@ -120,9 +131,11 @@ class Kafka(Broker):
             heap: Options of the Java machine.
             doors: Further listeners.
             users: The passwords of those that log in by SCRAM.
+            notes_requests: `requests` has each request with its times. It costs some CPU.
 
         """
         super().__init__(folder)
+        self._notes_requests = notes_requests
         self._jars = jars
         self._options = options
         self._number = number
@@ -181,6 +194,7 @@ class Kafka(Broker):
             "log4j.appender.out.target=System.err\n"
             "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
             "log4j.appender.out.layout.ConversionPattern=%d %p %m%n\n"
+            + (_REQUESTS.format(file=self._requests) if self._notes_requests else "")
         )
         return [f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{self._jars}/*"]
 
@@ -192,6 +206,18 @@ class Kafka(Broker):
         if done.returncode != 0:
             raise BrokerFailed(f"{' '.join(words)}: {done.stdout}{done.stderr}")
         return done.stdout
+
+    @property
+    def _requests(self) -> Path:
+        return self.folder / "requests.log"
+
+    def requests(self, api: str) -> Iterator[dict[str, float]]:
+        """The times in ms of all requests of one kind (PRODUCE, FETCH), in order."""
+        with self._requests.open() as lines:
+            for line in lines:
+                told = json.loads(line[line.index("{") :])
+                if told["requestHeader"]["requestApiKeyName"] == api:
+                    yield {name: told[name] for name in told if name.endswith("TimeMs")}
 
     def serving(self) -> bool:
         return "Kafka Server started" in self.log_text() and can_connect(self.port)

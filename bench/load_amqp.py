@@ -17,7 +17,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from bench.load import CHUNK_BYTES, Board, Load, connect, hold, latencies_ns, paced, read_exactly, strides
@@ -47,8 +47,17 @@ def method(channel: int, class_id: int, method_id: int, arguments: bytes = b"") 
 class Client:
     """A blocking AMQP connection with channel 1 open; `socket` is used directly once the talking is done."""
 
-    def __init__(self, port: int, user: str = "guest", password: str = "guest", vhost: str = "/") -> None:
+    def __init__(
+        self,
+        port: int,
+        user: str = "guest",
+        password: str = "guest",
+        vhost: str = "/",
+        *,
+        capabilities: Sequence[str] = _CAPABILITIES,
+    ) -> None:
         self.socket = connect(port)
+        self._capabilities = capabilities
         try:
             self._handshake(user, password, vhost)
         except BaseException:
@@ -59,7 +68,7 @@ class Client:
         self.socket.sendall(b"AMQP\x00\x00\x09\x01")
         self.wait_for(10, 10)
         response = b"\0" + user.encode() + b"\0" + password.encode()
-        capabilities = b"".join(short_string(name) + b"t\x01" for name in _CAPABILITIES)
+        capabilities = b"".join(short_string(name) + b"t\x01" for name in self._capabilities)
         table = short_string("capabilities") + b"F" + struct.pack(">I", len(capabilities)) + capabilities
         self.socket.sendall(
             method(
@@ -216,8 +225,10 @@ def confirmed(data: bytes, answered: int) -> tuple[int, bytes]:
         return answered, data
     acks = strides(data, count, CONFIRM_BYTES)
     # 60.80 is basic.ack; a basic.nack (60.120) or a channel.close would break the stride.
-    if not ((acks[:, 0] == 1) & (acks[:, 8] == 60) & (acks[:, 10] == 80)).all():
-        raise RuntimeError(f"something else among the confirms: {data[:80]!r}")
+    is_ack = (acks[:, 0] == 1) & (acks[:, 8] == 60) & (acks[:, 10] == 80)
+    if not is_ack.all():
+        other = int(is_ack.argmin()) * CONFIRM_BYTES
+        raise RuntimeError(f"something else among the confirms: {data[other : other + 80]!r}")
     highest = int(acks[:, 11:19].copy().view(">u8").max())
     return max(answered, highest), data[count * CONFIRM_BYTES :]
 

@@ -173,9 +173,7 @@ def fastapi(count: int, connections: int) -> None:
                     break
                 except httpx.ConnectError:
                     if server.poll() is not None:
-                        raise SystemExit(
-                            "uvicorn ended; install the extra: pip install 'penstock[bench]'"
-                        ) from None
+                        raise SystemExit("uvicorn ended; install the extra: pip install '.[bench]'") from None
                     time.sleep(0.1)
             name = "FastAPI on uvicorn, a list"
             measured(name, server.pid, count, lambda n: load(port, "/publish", body, n, connections))

@@ -154,7 +154,7 @@ def main() -> int:
     try:
         clients = ", ".join(f"{name} {version(name)}" for name in ("aiokafka", "confluent-kafka"))
     except PackageNotFoundError as missing:
-        print(f"{missing}; install the extra: pip install 'penstock[bench]'", file=sys.stderr)
+        print(f"{missing}; install the extra: pip install '.[bench]'", file=sys.stderr)
         return 2
 
     def measured(brokers: Brokers) -> tuple[str, list[str]]:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
 
+from penstock.extras import install
 from penstock.spark.errors import SparkError
 
 __all__ = ["is_local", "location_of", "make_folder", "opened_parquet", "sync", "write_new"]
@@ -29,9 +30,7 @@ def location_of(text: str) -> Path:
         import s3fs  # noqa: F401
         from upath import UPath
     except ImportError as error:
-        raise SparkError(
-            f"{text} needs more packages: {error}", remedy="pip install 'penstock[s3]'"
-        ) from None
+        raise SparkError(f"{text} needs more packages: {error}", remedy=install("s3")) from None
     # A listing that is remembered would hide what other processes commit.
     return cast("Path", UPath(text, use_listings_cache=False))
 

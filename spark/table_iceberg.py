@@ -19,6 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from penstock.extras import install
 from penstock.spark.errors import SparkError, SparkOptionError
 from penstock.spark.files import DataFile, sync_files, write_files
 from penstock.spark.schema import SCHEMA_VERSION
@@ -79,7 +80,7 @@ class IcebergFormat:
                 from pyiceberg.catalog.sql import SqlCatalog
             except ImportError as error:
                 raise SparkError(
-                    f"tables in Iceberg need pyiceberg: {error}", remedy="pip install 'penstock[iceberg]'"
+                    f"tables in Iceberg need pyiceberg: {error}", remedy=install("iceberg")
                 ) from None
             if self._local:
                 folder = Path(self._folder)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import StartError
+from penstock.extras import install
 from penstock.log_core.replication.journal import Answer, Bounds, JournalFailed, Trimmed
 from penstock.log_core.replication.journal_options import KafkaOptions
 from penstock.log_core.replication.kafka_notes import SETTINGS as NOTES_SETTINGS
@@ -57,7 +58,7 @@ def client_library() -> Any:
     except ImportError as error:
         raise StartError(
             f'log.engine = "kafka" needs the client library of Kafka: {error}',
-            remedy='pip install "penstock[kafka]"',
+            remedy=install("kafka"),
         ) from error
     return confluent_kafka
 

@@ -412,6 +412,8 @@ def decode_fields(str spec not None, bytes data not None, *, Py_ssize_t entries=
 
 
 cdef bytes _short(str text):
+    if text is None:
+        raise TypeError("a short string is text, not None")
     cdef bytes raw = text.encode("utf-8", "surrogateescape")
     if len(raw) > 255:
         raise ValueError(f"a short string has at most 255 bytes, this one {len(raw)}")

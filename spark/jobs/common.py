@@ -13,6 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
+from penstock.extras import install
 from penstock.spark.errors import said_by_penstock
 from penstock.spark.jobs.progress import Progress, add_output, progress_of
 from penstock.spark.jobs.registry import Job, registered
@@ -44,7 +45,7 @@ PACKAGES: Final = {
     "pandas": (2, 2),
 }
 """Packages that every job may need, and the least version of each."""
-INSTALL: Final = "pip install 'penstock[spark]'"
+INSTALL: Final = install("spark")
 _CHOICES: Final = {
     "topics": "MQTT topic filters, comma separated",
     "exchanges": "exchanges, comma separated",

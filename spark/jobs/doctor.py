@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import PenstockError
+from penstock.extras import install
 from penstock.spark.jobs.common import INSTALL, PACKAGES, program
 from penstock.spark.session import find_java
 
@@ -45,7 +46,7 @@ def _package(name: str, least: tuple[int, int], remedy: str = INSTALL) -> Findin
     except PackageNotFoundError:
         return False, f"no {name}", remedy
     numbers = tuple(int(part) for part in re.findall(r"[0-9]+", found)[:2])
-    return numbers >= least, f"{name} {found}", f"{remedy}, which brings {'.'.join(map(str, least))} or newer"
+    return numbers >= least, f"{name} {found}", remedy
 
 
 def _source() -> Finding:
@@ -80,7 +81,7 @@ def findings(data: Path | None) -> Iterator[Finding]:
     for name, least in PACKAGES.items():
         yield _package(name, least)
     for name, least in _OPTIONAL.items():
-        fine, found, remedy = _package(name, least, "pip install 'penstock[iceberg]'")
+        fine, found, remedy = _package(name, least, install("iceberg"))
         yield fine or found == f"no {name}", f"{found}{'' if fine else ': no tables in Iceberg'}", remedy
     yield _source()
     if data is not None:

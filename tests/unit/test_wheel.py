@@ -52,7 +52,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         env={**os.environ, "CC": str(compiler)},
         stdin=subprocess.DEVNULL,
     )
-    (wheel,) = place.glob("penstock-*.whl")
+    (wheel,) = place.glob("penstock_gateway-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
 

@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import StartError
+from penstock.extras import install
 
 if TYPE_CHECKING:
     from penstock.router.authorization.identity import Identity
@@ -85,7 +86,7 @@ class AmqttHost:
         except ImportError as error:
             raise StartError(
                 f"mqtt.amqtt_config needs amqtt, which is not installed ({error})",
-                remedy="pip install 'penstock[amqtt]', or unset mqtt.amqtt_config",
+                remedy=f"{install('amqtt')}, or unset mqtt.amqtt_config",
             ) from None
         try:
             config = yaml.safe_load(Path(path).read_text(encoding="utf-8"))

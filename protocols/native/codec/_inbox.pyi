@@ -10,6 +10,8 @@ _Kind = TypeVar("_Kind", bound=Record)
 class Inbox(Generic[_Kind]):
     """In the order of arrival. Counts what was given out, by which credit is granted again."""
 
+    takes_stored: bool
+    """Whether `deliver_stored` may be called; the same for all."""
     source: Any
     """The `source` that each record is given when it is made."""
     position: int

@@ -26,6 +26,8 @@ cdef class Inbox:
     cdef public uint64_t position
     cdef readonly bint due
 
+    takes_stored = True
+
     def __cinit__(self, type kind not None, object source, Py_ssize_t used_most, uint64_t used_bytes_most):
         if not issubclass(kind, Record):
             raise TypeError("kind is a class of records")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
+from penstock.protocols.native.codec._inbox import Inbox
 from penstock.sdk.checking import FOREVER_S, number
 from penstock.sdk.errors import ClientError, Closed, ConnectionLost, LoginRefused
 from penstock.sdk.link import Link, Receiver, open_link
@@ -115,7 +116,7 @@ class Connecting:
         self._compression = compression
         self._timeout_s = connect_timeout_s
         self._reconnects = reconnect
-        self._stored = True
+        self._stored = Inbox.takes_stored
         self._home: LoopAffinity | None = None
         """Where it connected; None: it did not yet."""
         self._link: Link | None = None

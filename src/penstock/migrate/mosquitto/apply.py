@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.errors import PenstockError
+from penstock.extras import install
 from penstock.migrate.mosquitto.acl import MOVER
 from penstock.migrate.mosquitto.convert import Conversion
 from penstock.migrate.mosquitto.database import Database
@@ -133,7 +134,7 @@ def _move(
     except ImportError as error:
         raise MigrationError(
             f"messages move over MQTT, and {error.name} is not installed",
-            remedy="pip install 'penstock[migrate]'",
+            remedy=install("migrate"),
         ) from None
 
     user = f"{target.vhost}:{MOVER}"

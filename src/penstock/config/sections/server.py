@@ -34,8 +34,8 @@ class Server:
         metadata=option(
             Text(),
             "The name of this gateway: in the API, in metrics, and for other brokers, which tell by it where "
-            'a message has been. "" = the name of the host, or in a cluster cluster.name. Set it when '
-            "several gateways on one host are linked.",
+            'a message has been. "" = the name of the host, or in a cluster cluster.name.',
+            when="several gateways on one host are linked",
         ),
     )
     log_level: Literal["debug", "info", "warning", "error"] = field(

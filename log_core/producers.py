@@ -28,9 +28,10 @@ import itertools
 import logging
 import struct
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.errors import OutOfSequence, ProducerFenced
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from penstock.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from penstock.log_core.log import Log

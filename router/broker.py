@@ -18,11 +18,12 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.collector import uncollected
 from penstock.errors import StartError
+from penstock.lazy_dataclass import dataclass
 from penstock.router.administration import Administration
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.audit import Audit, AuditOptions

@@ -10,9 +10,9 @@ Source: RabbitMQ's rabbit_runtime_parameters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.errors import InvalidParameter
 from penstock.router.rows import Tables, row_key

@@ -30,9 +30,9 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import Record
 from penstock.log_core.delayed._delays import ENTRY_BYTES, DueHeap, Key, decode_entry, total_size
 from penstock.log_core.delayed.moves import Mover

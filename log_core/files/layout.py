@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._crc import crc32c
 from penstock.log_core.errors import Damage, version_unknown
 from penstock.log_core.files.files import Files

@@ -13,10 +13,11 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.errors import Damage
 from penstock.log_core.files.files import Files
 from penstock.log_core.files.layout import CLEAN, MANIFEST, Head, read_sealed, write_sealed

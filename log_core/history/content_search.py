@@ -15,11 +15,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import Record
 from penstock.log_core.files.layout import WAL_HEAD_BYTES
 from penstock.log_core.history._content import Content

@@ -23,10 +23,11 @@ import mmap
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._crc import crc32c
 from penstock.log_core.errors import Damage
 from penstock.log_core.files.files import Files

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.maintenance.upkeep import stale_before
 from penstock.log_core.state.tables import FEED_TABLE, Tables, feed_key, feed_of_key
 

@@ -9,8 +9,9 @@ keep may go before a reader has renewed its lease. Used on the loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from penstock.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from penstock.log_core.segments.segment import Segment

@@ -17,8 +17,8 @@ stored fact is which partitions a rewritten segment was thinned of.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.segments.segment import EVERYBODY, OWN, Segment
 
 __all__ = ["Kept", "Retention", "given_up", "kept"]

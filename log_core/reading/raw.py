@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.files.layout import Folder
 from penstock.log_core.threads.pool import Pool
 

@@ -18,10 +18,10 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import RECORDS_MAX, Batch, Record
 from penstock.log_core.batch._scan import Scanner, lost_batch, persistent_entries
 from penstock.log_core.delayed._delays import ENTRY_BYTES, DueHeap, Key, decode_entry, sorted_entries

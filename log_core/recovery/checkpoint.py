@@ -12,11 +12,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, ItemsView, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._appender import Appender
 from penstock.log_core.batch._scan import Scanner
 from penstock.log_core.errors import Damage

@@ -24,10 +24,11 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import ALIGN, Batch
 from penstock.log_core.batch._scan import Hit, Scanned, Scanner, adopt_directory
 from penstock.log_core.delayed._delays import DueHeap

@@ -15,9 +15,10 @@ import itertools
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._appender import Appender
 from penstock.log_core.batch._batch import ALIGN
 from penstock.log_core.batch._scan import Hit, Scanned, Scanner

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 
 from penstock.errors import LogError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._crc import crc32c
 
 __all__ = ["PAYLOAD_MAX", "VERSION", "Entry", "EntryDamaged", "EntryNewer", "Kind", "decode", "encode"]

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 
 from penstock.errors import LogError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.replication.entries import Entry, Kind
 
 __all__ = ["Gap", "Hole", "OffsetsFell", "OwnerFence", "ReaderFence", "Replaced", "Verdict"]

@@ -14,10 +14,10 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from penstock.errors import LogError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.replication.entries import Entry, Kind, decode, encode
 from penstock.log_core.replication.fence import Gap, OwnerFence
 from penstock.log_core.replication.journal import Journal, JournalFailed

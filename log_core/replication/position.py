@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from penstock.errors import StartError
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Begin", "Position", "boot_id", "forget_journal", "refuse_replicated"]
 

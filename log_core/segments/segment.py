@@ -23,10 +23,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._scan import Scanner
 from penstock.log_core.delayed._delays import (
     ENTRY_BYTES,

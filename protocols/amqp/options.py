@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["FRAME_MIN", "NEGOTIATION_FRAME_MAX", "AmqpOptions"]
 

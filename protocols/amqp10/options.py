@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["CREDIT", "NODE", "WINDOW", "Options"]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http import health, problems
 from penstock.protocols.http.audit.actions import Noting
 from penstock.protocols.http.console import files as console

@@ -17,11 +17,11 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
 from penstock.errors import PenstockError
+from penstock.lazy_dataclass import dataclass
 from penstock.logs import fields
 
 __all__ = ["Link", "LinkCounts", "State"]

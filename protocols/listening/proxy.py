@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from dataclasses import dataclass
 from typing import Final
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["ProxyError", "Source", "parse_header", "read_header"]
 

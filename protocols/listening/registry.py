@@ -7,9 +7,9 @@ The composition root fills it; the HTTP front end reads it. Front ends do not kn
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.net.connection_info import ConnectionInfo, Totals
 
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["WebSocketRules"]
 

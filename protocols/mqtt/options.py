@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["TOPIC_LEVELS_MAX", "MqttOptions"]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["CHOOSERS_MAX", "CONTROL_MAX", "HANDLES_MAX", "LOGIN_MAX", "SINGLES_MAX", "NativeOptions"]
 

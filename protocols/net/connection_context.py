@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.net.admission import Admission
 from penstock.protocols.net.buffers import Buffers
 from penstock.protocols.net.process_context import ProcessContext

@@ -6,8 +6,10 @@ Numbers are totals since the connection opened; whoever wants a rate samples the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Final
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["SIZES", "ChannelInfo", "ConnectionInfo", "ConsumerInfo", "SessionInfo", "Totals"]
 

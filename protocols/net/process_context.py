@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.net.admission import Admission
 from penstock.protocols.net.buffers import Buffers
 from penstock.protocols.tls.contexts import Tls

@@ -15,10 +15,11 @@ import asyncio
 import os
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, Protocol
 
 from penstock.errors import ConfigError
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.tls.transport import Secured, TlsTransport
 
 __all__ = ["Layer", "LoginFrom", "Tls", "TlsOptions", "login_name"]

@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import jwt
@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from penstock.errors import PenstockError
+from penstock.lazy_dataclass import dataclass
 from penstock.logs import fields
 
 __all__ = ["AGAIN_S", "Key", "KeySet", "KeySetError", "read_keys"]

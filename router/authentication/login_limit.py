@@ -18,10 +18,11 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv6Address
 from typing import Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.names import wire
 
 __all__ = ["FAILURES_MAX", "NAMES_MAX", "WAIT_MAX_S", "WINDOW_S", "LoginLimit"]

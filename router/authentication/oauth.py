@@ -19,12 +19,12 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
 
 from penstock.errors import ConfigError
+from penstock.lazy_dataclass import dataclass
 from penstock.router.authentication.key_set import KeySet, KeySetError
 from penstock.router.authorization.grants import Grants
 from penstock.router.authorization.identity import Identity

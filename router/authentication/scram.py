@@ -19,8 +19,9 @@ import hashlib
 import hmac
 import os
 import secrets
-from dataclasses import dataclass
 from typing import Final
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["ITERATIONS", "METHOD", "ScramError", "ScramExchange", "Verifier", "make_verifier"]
 

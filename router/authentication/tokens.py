@@ -14,9 +14,10 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.authentication.users import Users
 from penstock.router.authorization.identity import Identity

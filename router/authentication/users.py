@@ -16,9 +16,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.authentication.login_limit import LoginLimit
 from penstock.router.authentication.passwords import (

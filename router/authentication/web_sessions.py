@@ -21,9 +21,10 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.authentication.users import Users
 from penstock.router.authorization.grants import Grants

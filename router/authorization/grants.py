@@ -14,10 +14,11 @@ Source: RabbitMQ's rabbit_oauth2_scope and its OAuth 2 guide.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple, Self
 from urllib.parse import quote, unquote
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.names import text
 
 __all__ = ["Grants", "Scope", "matches"]

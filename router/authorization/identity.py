@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from sys import intern
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.authorization.grants import Grants
 
 __all__ = ["BROKER", "Actor", "Identity"]

@@ -5,9 +5,9 @@ them.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.arguments import Arguments, decode_table
 from penstock.router.exchanges.exchanges import Exchange, Own, Slot
 

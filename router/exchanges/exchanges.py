@@ -27,9 +27,9 @@ rabbit_exchange_type_*.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.arguments import Arguments, encode_table, same_value
 from penstock.router.errors import InvalidMatch
 from penstock.router.exchanges.deduplication import DEDUPLICATING_TYPE, Seen

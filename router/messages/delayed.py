@@ -19,10 +19,10 @@ import logging
 import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import DELAYED, RETAIN, Record
 from penstock.router.arguments import Arguments
 from penstock.router.messages.delay_names import DelayNames

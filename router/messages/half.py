@@ -25,10 +25,10 @@ import heapq
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.errors import HalfRefused, HalfUnknown, NotFound, RoutingError, TooManyHalves
 from penstock.router.names import ENC_AMQP091, join_key_block, text

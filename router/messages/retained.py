@@ -16,10 +16,10 @@ A filter that begins with a wildcard does not find topics that begin with `$`. S
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.names import text, wire
 from penstock.router.rows import Tables, row_key
 

@@ -10,9 +10,9 @@ queue type does not support.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.arguments import Arguments
 from penstock.router.authorization.patterns import compile_pattern
 from penstock.router.errors import InvalidParameter, InvalidRegex

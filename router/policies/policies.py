@@ -8,9 +8,10 @@ operator policy likewise; of equal priorities the first by name. An operator pol
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final, Literal
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.arguments import Arguments, encode_table
 from penstock.router.authorization.patterns import compile_pattern
 from penstock.router.errors import InvalidParameter, InvalidRegex

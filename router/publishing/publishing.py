@@ -9,9 +9,9 @@ it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._appender import Target
 from penstock.log_core.batch._batch import Record
 from penstock.router.arguments import Arguments

@@ -17,9 +17,9 @@ Source: RabbitMQ's rabbit_dead_letter.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import PERSISTENT, SECTIONS, Record
 from penstock.router.arguments import Arguments
 from penstock.router.names import ENC_AMQP091, join_key_block, key_blocks_at

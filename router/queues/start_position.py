@@ -10,9 +10,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["StartPosition", "interval_s", "parse_since"]
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.names import text, wire
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.arguments import Arguments
 from penstock.router.authorization.identity import Identity
 from penstock.router.errors import AccessRefused, NotFound, TopicRefused

@@ -5,9 +5,9 @@ change.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.authorization.identity import Actor
 from penstock.router.errors import (
     AccessRefused,

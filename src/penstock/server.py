@@ -17,7 +17,6 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +36,7 @@ from penstock.layer_options import (
     memory_share,
     oauth_verifier,
 )
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import EVENTS
 from penstock.log_core.log import Log
 from penstock.log_core.replication.position import forget_journal
@@ -75,7 +75,6 @@ from penstock.subscriptions.cursor import _events as events
 from penstock.subscriptions.tick.tick import Loop, Tick
 from penstock.watches import keep_lease, watch_files, watch_memory
 from penstock.workers.crew import Crew, Membership, Stopped
-from penstock.workers.supervisor import supervise
 
 __all__ = ["Parts", "open_log", "open_tls", "running", "serve", "work"]
 
@@ -111,6 +110,8 @@ def serve(config: Config, load: Callable[[], Config] | None = None) -> int:
     if config.log.engine == "kafka":
         return _serve_node(config, load)
     if config.server.workers > 1:
+        from penstock.workers.supervisor import supervise
+
         return supervise(config, partial(work, load=load), ready_line, serves_at)
     return work(config, load=load)
 

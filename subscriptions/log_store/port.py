@@ -20,11 +20,11 @@ The rules:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NewType, Protocol
 
 from penstock.errors import SubscriptionError
+from penstock.lazy_dataclass import dataclass
 
 __all__ = [
     "Appended",

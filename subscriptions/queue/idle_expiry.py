@@ -10,9 +10,9 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.subscriptions.fault_isolation import guarded
 
 if TYPE_CHECKING:

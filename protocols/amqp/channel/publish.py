@@ -8,9 +8,10 @@ transaction. `check` looks at the message alone, `routed` at the exchanges, `app
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import PERSISTENT, RETAIN
 from penstock.protocols.amqp.channel.channel import Channel
 from penstock.protocols.amqp.codec.errors import soft, type_name

@@ -18,9 +18,10 @@ name is confirmed, and nothing new is kept.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import PERSISTENT
 from penstock.protocols.amqp.codec.errors import soft
 from penstock.protocols.amqp.codec.properties import without_header

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Login", "State"]
 

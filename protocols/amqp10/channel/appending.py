@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import PERSISTENT, SECTIONS
 from penstock.protocols.amqp10.channel.refusals import LinkError
 from penstock.protocols.amqp10.codec.performatives import Accepted, Error, Rejected, Released

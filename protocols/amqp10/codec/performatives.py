@@ -9,9 +9,10 @@ section 5.3.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import Any, Final, TypeAlias
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.amqp10.codec.encoding import encode, encode_list, symbols
 from penstock.protocols.amqp10.codec.errors import FieldError
 from penstock.protocols.amqp10.codec.values import (

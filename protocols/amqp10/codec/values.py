@@ -13,8 +13,9 @@ Source: AMQP 1.0 part 1, section 1.6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = [
     "Array",

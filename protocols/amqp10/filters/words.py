@@ -13,9 +13,9 @@ without backtracking.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.amqp10.filters.errors import SelectorError
 
 __all__ = ["LENGTH_MAX", "Word", "words_of"]

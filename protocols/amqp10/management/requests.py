@@ -10,10 +10,10 @@ Source: HTTP over AMQP, working draft 06; RabbitMQ 4's rabbit_amqp_management.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.amqp10.codec.errors import FieldError
 from penstock.protocols.amqp10.messages import sections as s
 

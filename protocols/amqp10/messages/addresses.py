@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.amqp10.codec.errors import Amqp10Error
 
 __all__ = ["TOPICS", "AddressError", "Place", "exchange_address", "parse_address", "queue_address"]

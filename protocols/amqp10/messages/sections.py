@@ -11,9 +11,10 @@ Source: AMQP 1.0 part 3, section 3.2.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.amqp10.codec._decoding import VALUES_MAX, decode_one
 from penstock.protocols.amqp10.codec.encoding import encode
 from penstock.protocols.amqp10.codec.errors import DecodeError

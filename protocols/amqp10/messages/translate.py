@@ -32,11 +32,11 @@ Source: AMQP 1.0 part 3, section 3.2; RabbitMQ 4's conversions (mc_amqp, mc_amqp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.amqp10.codec import values as v
 from penstock.protocols.amqp10.codec.errors import Amqp10Error, DecodeError
 from penstock.protocols.amqp10.messages import sections as s

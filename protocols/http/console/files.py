@@ -1,4 +1,5 @@
-"""The console's files over HTTP: read and compressed once, at the start; a browser asks again by ETag.
+"""The console's files over HTTP: read at the start, compressed when they are first asked for. A browser asks
+again by ETag.
 
     GET /                  index.html
     GET /console/PATH      the others
@@ -11,11 +12,12 @@ Types).
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.server.app import HttpApp
 from penstock.protocols.http.server.messages import Request, Response
 
@@ -56,20 +58,23 @@ _GZIP: Final = 31
 """zlib's window bits for the gzip format, with the largest window."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _File:
     kind: str
     body: bytes
-    packed: bytes
-    """The same, by gzip."""
     tag: str
 
     @classmethod
     def read(cls, path: Path) -> _File:
         body = path.read_bytes()
-        packer = zlib.compressobj(level=9, wbits=_GZIP)
         digest = blake2b(body, digest_size=12).hexdigest()
-        return cls(_TYPES[path.suffix], body, packer.compress(body) + packer.flush(), f'W/"{digest}"')
+        return cls(_TYPES[path.suffix], body, f'W/"{digest}"')
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The body, by gzip."""
+        packer = zlib.compressobj(level=9, wbits=_GZIP)
+        return packer.compress(self.body) + packer.flush()
 
     async def serve(self, request: Request) -> Response:
         """The file, or 304 for a browser that has it."""

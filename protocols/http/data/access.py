@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 from urllib.parse import quote
 
 from penstock.errors import PenstockError
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.server.app import HttpApp
 from penstock.protocols.http.server.login import bearer, session_of
 from penstock.protocols.http.server.messages import HttpError, Request

@@ -12,9 +12,9 @@ broker wrote), and so is who published it. Without `to` it goes to the queue tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.data.publishing.bodies import Outgoing
 from penstock.protocols.http.data.publishing.destinations import Destination, Run, ready
 from penstock.protocols.http.data.pulling.polls import Polls

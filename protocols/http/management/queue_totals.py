@@ -7,9 +7,10 @@ idle queues cost it some 100 ns each. The sums are kept up to date with what mov
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.exchanges.entries import QueueEntry
 
 if TYPE_CHECKING:

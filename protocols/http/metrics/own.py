@@ -8,8 +8,7 @@ from itertools import accumulate
 
 from penstock.protocols.http.management.context import Management, Replication
 from penstock.protocols.http.metrics.exposition import Kind, head, labels_of, metric, sample
-from penstock.protocols.http.webhooks.delivery.worker import STATES
-from penstock.protocols.http.webhooks.endpoint import Outcome
+from penstock.protocols.http.webhooks.endpoint import STATES, Outcome
 from penstock.protocols.links.link import Link, State
 from penstock.protocols.net.admission import LIMITS
 

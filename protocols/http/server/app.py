@@ -12,10 +12,10 @@ management API is an AMQP client.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from penstock.errors import LogError, PenstockError
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.server.h1 import REASONS
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.server.routes import Routes

@@ -9,11 +9,11 @@ Source: RFC 9110, RFC 9112.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import httptools
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.server.messages import HttpError
 
 __all__ = ["HEAD_MAX", "TARGET_MAX", "Head", "read_head"]

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote_to_bytes
 
 import orjson
 
+from penstock.lazy_dataclass import dataclass
 from penstock.router.authorization.identity import Identity
 
 if TYPE_CHECKING:

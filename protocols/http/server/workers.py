@@ -16,11 +16,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.server.worker_totals import added, labelled
 from penstock.protocols.listening.definitions import OF_FRONTS, OF_VHOST

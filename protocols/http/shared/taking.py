@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from penstock.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from penstock.log_core.batch._batch import Record

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import CodecError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import AMQP091, PERSISTENT, RETAIN, Record
 from penstock.protocols.http.server.headers import (
     DELAY_ID,

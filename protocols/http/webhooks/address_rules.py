@@ -15,10 +15,11 @@ section 4 (abuse protection).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 from urllib.parse import urlsplit
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Forbidden", "Guard", "Target"]
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.shared.traffic import Messages
 from penstock.protocols.http.webhooks.address_rules import Guard
 from penstock.protocols.http.webhooks.client import Resolve

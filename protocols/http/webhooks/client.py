@@ -17,11 +17,12 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, cast
 
 import httptools
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.webhooks.address_rules import Forbidden, Guard, Target
 
 __all__ = ["Answer", "Client", "NoAnswer", "Resolve", "look_up"]

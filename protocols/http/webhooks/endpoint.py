@@ -18,13 +18,19 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.webhooks.settings import Settings
 
-__all__ = ["Endpoint", "Item", "Outcome", "Verdict"]
+__all__ = ["STATES", "Endpoint", "Item", "Outcome", "Verdict"]
+
+STATES: Final = ("active", "throttled", "open", "waiting", "pending", "paused", "disabled", "broken")
+"""Sends; rests as the receiver asked; only probes a receiver that fails; cannot consume its source;
+waits for the receiver's consent; was paused by somebody; was switched off by itself; the configuration
+forbids it since a start."""
 
 _JITTER: Final = 0.2
 _BREAKER: Final = 10

@@ -24,7 +24,6 @@ from penstock.protocols.http.shared.pages import page
 from penstock.protocols.http.shared.positions import indexed, offset_at, position_of
 from penstock.protocols.http.webhooks.belongings import attempts_queue, dead_queue
 from penstock.protocols.http.webhooks.client import NoAnswer
-from penstock.protocols.http.webhooks.delivery.worker import Worker
 from penstock.protocols.http.webhooks.security.signing import (
     BadSecret,
     check_secret,
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from penstock.protocols.http.data.access import Access
     from penstock.protocols.http.data.pulling.reader import StreamReader
     from penstock.protocols.http.server.app import HttpApp
+    from penstock.protocols.http.webhooks.delivery.worker import Worker
     from penstock.router.vhost.vhost import Vhost
     from penstock.subscriptions.queue.queue import Queue
 

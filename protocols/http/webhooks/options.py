@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
 from ipaddress import ip_network
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.webhooks.address_rules import Guard
 from penstock.protocols.http.webhooks.security.secrets import Seal
 

@@ -21,7 +21,6 @@ from penstock.protocols.http.webhooks.belongings import (
 )
 from penstock.protocols.http.webhooks.client import Resolve, look_up
 from penstock.protocols.http.webhooks.definitions import WebhookDefinitions
-from penstock.protocols.http.webhooks.delivery.worker import Worker
 from penstock.protocols.http.webhooks.options import WebhookOptions
 from penstock.protocols.http.webhooks.security.auth import BadCertificate
 from penstock.protocols.http.webhooks.settings import Settings, Source
@@ -33,6 +32,7 @@ from penstock.router.names import binding_key, text, wire
 from penstock.subscriptions.streams.stream import Stream
 
 if TYPE_CHECKING:
+    from penstock.protocols.http.webhooks.delivery.worker import Worker
     from penstock.router.broker import Broker
     from penstock.router.vhost.vhost import Vhost
 
@@ -84,17 +84,22 @@ class Webhooks:
 
     def _restore(self, vhost: Vhost, webhook: Webhook) -> None:
         try:
-            worker = Worker(self._context, vhost, webhook)
+            worker = self._worker(vhost, webhook)
         except (Forbidden, BadCertificate, OSError) as error:
             # The configuration has become narrower: it stays, and can be seen and changed.
             why = _told(error)
             told = fields(webhook=webhook.name, vhost=vhost.name)
             logger.error("a webhook cannot be served: %s", why, extra=told)
-            worker = Worker(self._context, vhost, webhook, broken=why)
+            worker = self._worker(vhost, webhook, broken=why)
         self._workers[vhost.name, webhook.name] = worker
         worker.start()
         if not webhook.disabled:
             self._recheck(vhost, worker)  # rules that are in files may be others now
+
+    def _worker(self, vhost: Vhost, webhook: Webhook, *, broken: str = "") -> Worker:
+        from penstock.protocols.http.webhooks.delivery.worker import Worker  # here: many gateways have none
+
+        return Worker(self._context, vhost, webhook, broken=broken)
 
     def __iter__(self) -> Any:
         return iter(list(self._workers.values()))
@@ -208,7 +213,7 @@ class Webhooks:
         if known is None and len(self._workers) >= _WEBHOOKS_MAX:
             raise HttpError(409, "too_many_webhooks", f"there are {_WEBHOOKS_MAX} webhooks; delete one")
         try:
-            worker = Worker(self._context, vhost, webhook)
+            worker = self._worker(vhost, webhook)
         except Forbidden as error:
             raise HttpError(422, "forbidden_target", str(error)) from error
         except BadCertificate as error:

@@ -19,11 +19,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, get_args
 
 import orjson
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.shared.fields import Whole
 from penstock.protocols.http.webhooks.fields import Fields, bad

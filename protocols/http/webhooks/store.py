@@ -12,12 +12,13 @@ on after a restart, when the queue delivers its messages again.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from penstock.errors import ConfigError
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.webhooks.settings import Settings, settings_of
 from penstock.router.rows import row_key
 

@@ -10,11 +10,12 @@ import hashlib
 import random
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pamqp import commands
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.links.amqp.methods import ExchangeDeclare, QueueDeclare
 from penstock.protocols.links.amqp.mover import End, Progress
 from penstock.protocols.links.amqp.place import place_of

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pamqp import commands
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.links.amqp._relay import Relay
 from penstock.protocols.links.amqp.methods import Consume, QueueDeclare
 from penstock.protocols.links.amqp.under_way import UnderWay

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.links.amqp.uri import Uri
 from penstock.protocols.links.tls import client_tls
 

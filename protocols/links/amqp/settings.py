@@ -7,9 +7,10 @@ amqp091 only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, cast
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.links.amqp.parameters import (
     Check,
     any_of,

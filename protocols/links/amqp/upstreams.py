@@ -12,9 +12,9 @@ Source: rabbitmq.com/docs/federation-reference; rabbit_federation_parameters, ra
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.links.amqp.parameters import (
     Check,
     any_of,

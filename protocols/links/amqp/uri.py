@@ -10,9 +10,11 @@ Source: rabbitmq.com/docs/uri-spec and uri-query-parameters.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["MASK", "Uri", "UriError", "masked", "parse_uri"]
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.links.errors import LinkError
 
 __all__ = [

@@ -24,11 +24,11 @@ Source: mosquitto.conf(5), `acl_file`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import StartError
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.mqtt.auth.acl_rules import Meaning, Rules
 
 if TYPE_CHECKING:

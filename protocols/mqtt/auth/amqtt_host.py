@@ -32,12 +32,12 @@ from collections import OrderedDict
 from collections.abc import Coroutine, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import StartError
 from penstock.extras import install
+from penstock.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from penstock.router.authorization.identity import Identity

@@ -8,10 +8,10 @@ are away: what its rows or the router say, too, is read when somebody asks, and 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from sys import intern
 from typing import TYPE_CHECKING
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.mqtt.clients.packet_ids import PacketIds
 from penstock.protocols.mqtt.clients.rows import session_key
 from penstock.protocols.mqtt.subscriptions.filterset import FilterSet

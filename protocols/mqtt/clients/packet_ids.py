@@ -7,9 +7,9 @@ does and `settled` says that nothing would be lost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.mqtt.clients.rows import OUT, QOS2_IN
 from penstock.protocols.mqtt.codec._packet_ids import Inflight, Received
 

@@ -14,11 +14,11 @@ Sizes are little-endian. The filters are the router's (`router.sessions.filters`
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.mqtt.codec.packets import Will
 from penstock.router.authorization.grants import Grants
 

@@ -19,9 +19,10 @@ Source: MQTT 3.1.1 and 5.0, chapter 3; MQTT 3.1 for level 3.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.mqtt.codec import reasons
 from penstock.protocols.mqtt.codec.properties import (
     Properties,

@@ -10,9 +10,9 @@ Topics under `$` are ours: a publish there is refused, the connection stays (0x8
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.logs import fields
 from penstock.protocols.mqtt.codec import _scan, reasons
 from penstock.protocols.mqtt.codec.reason_strings import ACKNOWLEDGEMENTS

@@ -18,10 +18,10 @@ import math
 import resource
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from penstock import __version__
+from penstock.lazy_dataclass import dataclass
 from penstock.memory import used_bytes
 from penstock.protocols.mqtt.publishing.publishing import ENC_MQTT5
 from penstock.protocols.mqtt.subscriptions.filters import covers

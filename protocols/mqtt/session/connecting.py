@@ -9,9 +9,9 @@ Source: MQTT 5.0 sections 3.1 and 3.2; MQTT 3.1.1 the same; the vhost in the use
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.mqtt.clients.clients import Client, Clients
 from penstock.protocols.mqtt.codec import packets, reasons
 from penstock.protocols.mqtt.codec.properties import Properties

@@ -7,9 +7,9 @@ session has one feed of its own for all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.mqtt.subscriptions.shared import is_shared
 from penstock.router.sessions.filters import LISTED, NOTED
 

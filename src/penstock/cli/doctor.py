@@ -14,7 +14,6 @@ import resource
 import shlex
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -23,6 +22,7 @@ from penstock.cli.hints import command
 from penstock.cli.nouns import add_target
 from penstock.cli.parsing import Builder, Parser
 from penstock.cli.sources import add_sources, loaded
+from penstock.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from penstock.config import Config

@@ -7,7 +7,6 @@ things have one name for all nouns (`SYNONYMS`), and the names that other tools 
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -96,8 +95,14 @@ class Parser(argparse.ArgumentParser):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """A question that names the known word that is most like `word`, and a space; empty when none is."""
-    near = difflib.get_close_matches(word, list(known), 1, 0.6)
-    return f"did you mean '{near[0]}'? " if near else ""
+    near = _nearest(word, known)
+    return f"did you mean '{near}'? " if near else ""
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches  # here: most words are known
+
+    return next(iter(get_close_matches(word, list(known), 1, 0.6)), "")
 
 
 def parser_of(name: str) -> Parser:
@@ -118,7 +123,6 @@ def unknown_command(name: str, rest: Sequence[str]) -> ConfigError:
     if name in VERBS:
         hint = f"did you mean 'penstock rabbitmqctl {name}'? "
     elif rest and (verbs := [verb for verb, others in SYNONYMS.items() if name in (verb, *others)]):
-        nouns = difflib.get_close_matches(rest[0], GROUPS["a running gateway"], 1, 0.6)
-        if nouns:
-            hint = f"did you mean 'penstock {nouns[0]} {verbs[0]}'? "
+        if noun := _nearest(rest[0], GROUPS["a running gateway"]):
+            hint = f"did you mean 'penstock {noun} {verbs[0]}'? "
     return ConfigError(f"there is no {kind} '{name}'", remedy=f"{hint}`penstock --help` lists the commands")

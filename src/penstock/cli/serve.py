@@ -9,6 +9,7 @@ from typing import Final
 
 from penstock.cli.parsing import Builder, Parser
 from penstock.cli.sources import add_sources, loaded
+from penstock.collector import uncollected
 
 __all__ = ["COMMANDS"]
 
@@ -30,7 +31,8 @@ def _add_serve(serve: Parser) -> None:
 
 
 def _serve(parsed: argparse.Namespace) -> int:
-    found = loaded(parsed)
+    with uncollected():
+        found = loaded(parsed)
     config = found.config
     from penstock import default_listeners, logs
 
@@ -46,8 +48,6 @@ def _serve(parsed: argparse.Namespace) -> int:
 
         if not is_supervised():  # it needs none of the gateway itself
             return supervise_node(config)
-    from penstock.collector import uncollected
-
     with uncollected():
         from penstock.server import serve
 

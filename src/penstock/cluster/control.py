@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
 from penstock.errors import PenstockError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.replication.entries import Kind, encode
 from penstock.log_core.replication.journal import Journal
 from penstock.log_core.replication.position import Position

@@ -19,13 +19,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from penstock.cluster.control import HANDOVER, REBUILD, note
 from penstock.cluster.settings import suspect_least_s
 from penstock.errors import StartError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.replication.entries import Kind, decode, encode
 from penstock.log_core.replication.fence import Verdict
 from penstock.log_core.replication.files import file_names

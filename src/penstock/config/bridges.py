@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import Any, Literal, cast
 
 from penstock.config.kinds import Address, BadValue, Kind, inline_tables, shown, toml_value
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Bridge", "Bridges", "Direction", "Topic"]
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = [
     "GIB",
@@ -485,6 +485,8 @@ def _size(count: int) -> str:
 
 def toml_value(text: str) -> object:
     """One TOML value written as text; raises `BadValue`."""
+    import tomllib  # here: many starts read no TOML
+
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -7,7 +7,7 @@ Every option of penstock is declared once, as a field of its section (`sections/
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from penstock.config.sections.amqp import Amqp
 from penstock.config.sections.audit import Audit
@@ -23,6 +23,7 @@ from penstock.config.sections.oauth import OAuth
 from penstock.config.sections.server import Server
 from penstock.config.sections.tls import Tls
 from penstock.config.sections.webhooks import Webhooks
+from penstock.lazy_dataclass import dataclass
 
 __all__ = [
     "Amqp",

@@ -9,16 +9,14 @@ name as the remedy, even where a later source would have overruled it.
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, cast
 
 from penstock.config.kinds import BadValue, Kind
 from penstock.config.options import Config
 from penstock.errors import ConfigError, ConfigErrors
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["DEFAULT", "Loaded", "Option", "all_options", "load", "section_type"]
 
@@ -125,6 +123,8 @@ class _Reader:
             self.errors.append(error)
 
     def read_file(self, path: Path) -> None:
+        import tomllib  # here: many starts have no file
+
         source = str(path)
         try:
             tables = tomllib.loads(path.read_bytes().decode())
@@ -217,14 +217,14 @@ class _Reader:
         section = name.partition(".")[0]
         if section not in self.sections:
             raise self._unknown_section(source, section, name)
-        near = difflib.get_close_matches(name, self.options, 1, 0.6)
-        remedy = f"did you mean {near[0]}?" if near else "`penstock config show` lists all options"
+        near = _nearest(name, self.options, 0.6)
+        remedy = f"did you mean {near}?" if near else "`penstock config show` lists all options"
         raise ConfigError("there is no such option", source=source, key=name, remedy=remedy)
 
     def _unknown_section(self, source: str, section: str, name: str = "") -> ConfigError:
         known = ", ".join(sorted(self.sections))
-        near = difflib.get_close_matches(section, self.sections, 1, 0.5)
-        remedy = f"did you mean {near[0]}?" if near else f"the sections are {known}"
+        near = _nearest(section, self.sections, 0.5)
+        remedy = f"did you mean {near}?" if near else f"the sections are {known}"
         return ConfigError(
             f"there is no section {section!r}", source=source, key=name or section, remedy=remedy
         )
@@ -295,3 +295,10 @@ def section_type(section: dataclasses.Field[object]) -> type:
     factory = section.default_factory
     assert isinstance(factory, type), section.name
     return factory
+
+
+def _nearest(word: str, known: Iterable[str], cutoff: float) -> str:
+    """The known word that is most like `word`; empty when none is like enough."""
+    from difflib import get_close_matches  # here: most configurations have no mistake
+
+    return next(iter(get_close_matches(word, list(known), 1, cutoff)), "")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from penstock.config.kinds import BadValue, Kind, inline_tables, shown, toml_value
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["TlsHost", "TlsHosts"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
 
 from penstock.config.kinds import BadValue, Kind, inline_tables, shown, toml_value
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["User", "Users"]
 

@@ -24,11 +24,12 @@ import shutil
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 from penstock.errors import StartError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.errors import Damage
 from penstock.log_core.files.files import Files
 from penstock.log_core.files.layout import TIME_INDEX, Folder, read_sealed

@@ -6,10 +6,10 @@ Damage is told where it stands and skipped; the rest is shown.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 from penstock.errors import PenstockError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import NOTE, STATE
 from penstock.log_core.errors import Damage
 from penstock.log_core.files.layout import Folder

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from penstock.errors import StartError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import DELAYED_RECORDS, RECORDS, Batch
 from penstock.log_core.errors import Damage
 from penstock.log_core.files.files import Files

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from penstock.errors import StartError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._appender import Appender, Target
 from penstock.log_core.batch._batch import LIST, UNROUTED, Batch
 from penstock.log_core.errors import Damage

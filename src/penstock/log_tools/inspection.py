@@ -10,12 +10,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from penstock.errors import StartError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import STATE
 from penstock.log_core.batch._scan import Scanned, Scanner
 from penstock.log_core.errors import Damage

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from penstock.config.sections.server import WORKERS_MAX
 from penstock.errors import StartError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.files.files import Files
 from penstock.log_core.files.layout import Folder
 from penstock.log_core.files.lock import Lock

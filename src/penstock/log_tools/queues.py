@@ -8,10 +8,11 @@ after a restart other such records are gone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from penstock.errors import LogError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.state.tables import FEED_TABLE, KEEPS_TABLE, Tables, feed_of_key
 from penstock.router.arguments import decode_table
 from penstock.router.sessions.sessions import TABLE as SESSIONS

@@ -13,11 +13,11 @@ import os
 import struct
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from penstock.errors import StartError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._appender import Appender
 from penstock.log_core.batch._batch import ALIGN, BLOCK, MORE, STATE, TOMBSTONE, Batch
 from penstock.log_core.batch._blocks import contents

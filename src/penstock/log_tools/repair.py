@@ -17,11 +17,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, Final
 
 from penstock.errors import StartError
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._scan import Scanner
 from penstock.log_core.errors import Damage
 from penstock.log_core.files.files import Files

@@ -9,10 +9,11 @@ in a running gateway, are not known here, nor is what a running gateway has in m
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import DELAYED_RECORDS, NOTE, PERSISTENT, RECORDS, STATE, Record
 from penstock.log_core.errors import Damage
 from penstock.log_core.files.layout import SALVAGED, Folder

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 from penstock.config.kinds import inline_tables
 from penstock.errors import PenstockError
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Entry", "Fate", "MigrationError", "Place", "Report", "Value"]
 

@@ -14,9 +14,9 @@ import inspect
 import logging
 import struct
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.native.codec import kinds
 from penstock.sdk.checking import FOREVER_S, number, text, whole
 from penstock.sdk.errors import ClientError, ConnectionLost

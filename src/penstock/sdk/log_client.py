@@ -10,9 +10,9 @@ import json
 import socket
 import ssl
 import struct
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.native.codec import kinds
 from penstock.sdk.errors import ClientError, ConnectionLost, Refused, from_wire
 from penstock.sdk.url import parse_url

@@ -20,9 +20,9 @@ Its headers say what happened to it: `x-retries` how often it was given back, `x
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.sdk.checking import FOREVER_S, number, whole
 from penstock.sdk.combined import CombinedConsumer
 from penstock.sdk.message import REPLY_TO, Message, is_reserved

@@ -7,12 +7,13 @@ import os
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.workers.handover import HandoverSockets
 from penstock.protocols.workers.replication import Follower, Leader
 

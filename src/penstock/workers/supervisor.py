@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ import orjson
 from penstock import logs
 from penstock.config import Address, Config
 from penstock.errors import ConfigError, PenstockError, StartError
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.listening.listener import listening_socket
 from penstock.service_manager import ServiceManager
 from penstock.workers.crew import Membership

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.subscriptions.cursor._events import KINDS
 
 if TYPE_CHECKING:

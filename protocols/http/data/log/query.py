@@ -6,11 +6,11 @@ A search asks the log for byte strings (`clauses`), and looks at what it finds o
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.server.messages import HttpError, dumps
 from penstock.protocols.http.shared.fields import check_fields
 

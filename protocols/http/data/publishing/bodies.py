@@ -23,10 +23,11 @@ import binascii
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.server.headers import DELAY_ID, due_from
 from penstock.protocols.http.server.messages import HttpError, Request, dumps, parsed
 from penstock.protocols.http.server.numbers import whole

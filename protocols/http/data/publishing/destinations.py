@@ -7,10 +7,11 @@ asked by `route` (of what is to happen as a whole, before any of it happens) and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import PenstockError
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.data.access import absent
 from penstock.protocols.http.server.messages import HttpError
 from penstock.router.publishing.capacity import Capacity, full

@@ -19,9 +19,9 @@ import hashlib
 import struct
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.server.messages import HttpError
 from penstock.router.rows import row_key
 

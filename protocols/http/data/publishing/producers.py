@@ -16,9 +16,9 @@ Source: `log_core.producers`, the rule for batches; Kafka's KIP-98 has the same.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.errors import OutOfSequence, ProducerFenced
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.publishing.destinations import Ready, Run

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.server.messages import HttpError
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import heapq
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.server.messages import HttpError
 from penstock.protocols.http.shared.taking import Delivery
 from penstock.subscriptions.fault_isolation import guarded

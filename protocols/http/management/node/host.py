@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["HostFigures", "read"]
 

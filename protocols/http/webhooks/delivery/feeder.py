@@ -7,9 +7,9 @@ has room for, and nothing while the webhook rests as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.shared.keys import Keyed
 from penstock.protocols.http.shared.taking import Delivery, each_delivery
 from penstock.protocols.http.shared.traffic import Messages

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.server.messages import HttpError, dumps, parsed
 
 if TYPE_CHECKING:

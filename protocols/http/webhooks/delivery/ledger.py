@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import AMQP091, PERSISTENT
 from penstock.protocols.http.server.messages import dumps
 from penstock.protocols.http.webhooks.belongings import Context, attempts_queue, dead_queue, declare

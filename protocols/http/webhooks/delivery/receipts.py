@@ -13,12 +13,12 @@ Source: CloudEvents HTTP webhook 1.0, section 2; Standard Webhooks 1.0; RFC 9110
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 import orjson
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.webhooks.client import Answer
 from penstock.protocols.http.webhooks.endpoint import Outcome
 

@@ -36,14 +36,10 @@ if TYPE_CHECKING:
     from penstock.router.vhost.vhost import Vhost
     from penstock.subscriptions.queue.queue import Queue
 
-__all__ = ["STATES", "Worker"]
+__all__ = ["Worker"]
 
 logger: Final = logging.getLogger("penstock.webhooks")
 
-STATES: Final = ("active", "throttled", "open", "waiting", "pending", "paused", "disabled", "broken")
-"""Sends; rests as the receiver asked; only probes a receiver that fails; cannot consume its source;
-waits for the receiver's consent; was paused by somebody; was switched off by itself; the configuration
-forbids it since a start."""
 _LOOK_S: Final = 30.0
 """The longest timer: due times are of the wall clock, which may be set."""
 _ATTACH_S: Final = 5.0
@@ -108,7 +104,7 @@ class Worker:
 
     @property
     def state(self) -> str:
-        """One of STATES."""
+        """One of `endpoint.STATES`."""
         webhook = self.webhook
         if self.broken:
             return "broken"

@@ -20,9 +20,10 @@ import base64
 import os
 import re
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.webhooks.fields import Fields, bad
 
 __all__ = [

@@ -18,10 +18,10 @@ Source: CloudEvents HTTP webhook 1.0, section 4 (abuse protection); the challeng
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
 
 import orjson
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.webhooks.client import Answer, Client
 
 __all__ = ["Grant", "ask_origin", "read_challenge"]

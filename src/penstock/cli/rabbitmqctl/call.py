@@ -6,13 +6,13 @@ import argparse
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.rabbitmqctl.columns import COLUMNS
 from penstock.cli.rabbitmqctl.formats import print_table
 from penstock.cli.tables import lookup
+from penstock.lazy_dataclass import dataclass
 
 __all__ = [
     "FAILED_CHECK",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from penstock.config.kinds import KIB, MIB, Bytes, Choice, Count, Listen, WholeSeconds, option
 from penstock.config.sections.listener import TlsListener
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Amqp"]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from penstock.config.kinds import Names, Text, option
 from penstock.config.users import User, Users
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Auth"]
 

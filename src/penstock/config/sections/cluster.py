@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from penstock.config.kinds import Choice, Listen, Names, Seconds, Switch, Text, option
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Cluster", "Kafka"]
 

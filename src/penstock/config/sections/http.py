@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from penstock.config.kinds import GIB, MIB, Bytes, Listen, Text, option
 from penstock.config.sections.listener import Listener, TlsListener
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Http", "Management", "Metrics"]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from penstock.config.bridges import Bridge, Bridges
 from penstock.config.kinds import Count, option
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Links"]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from penstock.config.kinds import Address, Listen, option
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Listener", "TlsListener"]
 

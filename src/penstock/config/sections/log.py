@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from penstock.config.kinds import (
@@ -18,6 +18,7 @@ from penstock.config.kinds import (
     Text,
     option,
 )
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Log"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from penstock.config.kinds import (
@@ -21,6 +21,7 @@ from penstock.config.kinds import (
     option,
 )
 from penstock.config.sections.listener import TlsListener
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Mqtt"]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from penstock.config.kinds import GIB, KIB, MIB, Bytes, Count, Listen, Seconds, option
 from penstock.config.sections.listener import TlsListener
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Native"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from penstock.config.kinds import (
@@ -19,6 +19,7 @@ from penstock.config.kinds import (
     Text,
     option,
 )
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["WORKERS_MAX", "Server"]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from penstock.config.kinds import Choice, Text, option
 from penstock.config.tls_hosts import TlsHost, TlsHosts
+from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Tls"]
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.errors import PenstockError
 from penstock.extras import install
+from penstock.lazy_dataclass import dataclass
 from penstock.migrate.mosquitto.acl import MOVER
 from penstock.migrate.mosquitto.convert import Conversion
 from penstock.migrate.mosquitto.database import Database

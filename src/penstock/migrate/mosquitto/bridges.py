@@ -6,11 +6,12 @@ A line `connection` begins a bridge; the lines behind it that are about bridges 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from penstock.config.bridges import Bridges
 from penstock.config.kinds import BadValue
+from penstock.lazy_dataclass import dataclass
 from penstock.migrate.mosquitto.conf import Setting
 from penstock.migrate.report import Report
 from penstock.migrate.rules import flag, number

@@ -7,10 +7,10 @@ character only. Source: mosquitto.conf(5).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.migrate.files import text_of
 from penstock.migrate.report import MigrationError, Place
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.migrate.mosquitto import acl, bridges, passwords
 from penstock.migrate.mosquitto.conf import Setting, read
 from penstock.migrate.mosquitto.listeners import PLACES, Listener

@@ -25,10 +25,11 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.migrate.report import MigrationError
 
 __all__ = ["Database", "Held", "Message", "Session", "Subscription", "read"]

@@ -6,8 +6,9 @@ Its kind follows from its lines: with a certificate, `protocol websockets`, or a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from penstock.lazy_dataclass import dataclass
 from penstock.migrate.mosquitto.conf import Setting
 from penstock.migrate.mosquitto.settings import LISTENER
 from penstock.migrate.report import Report

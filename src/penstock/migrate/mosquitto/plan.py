@@ -18,9 +18,9 @@ The steps depend on the database only, so a move that was interrupted goes on wi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.migrate.mosquitto.database import Database, Held, Message, Session, Subscription
 
 __all__ = ["Make", "Publish", "Step", "is_waiting", "steps"]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from penstock.lazy_dataclass import dataclass
 from penstock.migrate.files import text_of
 from penstock.migrate.rabbitmq.settings import EXACT, FAMILIES
 from penstock.migrate.report import Place, Report

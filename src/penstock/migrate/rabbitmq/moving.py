@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from penstock.errors import PenstockError
+from penstock.lazy_dataclass import dataclass
 from penstock.migrate.rabbitmq.shovel import Shovel
 from penstock.protocols.links.amqp.place import Place
 from penstock.protocols.links.amqp.wire import Closed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.management.definitions.kinds import is_session
 
 __all__ = ["Queue", "choose"]

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pamqp.frame
 from pamqp import commands
 
 from penstock.errors import PenstockError
+from penstock.lazy_dataclass import dataclass
 from penstock.migrate.rabbitmq.copies import harmless
 from penstock.migrate.report import MigrationError
 from penstock.protocols.links.amqp._relay import Relay

@@ -14,11 +14,11 @@ from penstock.protocols.http.audit.actions import Noting
 from penstock.protocols.http.console import files as console
 from penstock.protocols.http.data.app import DataPlane
 from penstock.protocols.http.data.openapi import page as openapi
-from penstock.protocols.http.management import openapi as management_openapi
 from penstock.protocols.http.management import sessions
 from penstock.protocols.http.management.app import add_management
 from penstock.protocols.http.management.context import Management, Replication
 from penstock.protocols.http.management.node import overview
+from penstock.protocols.http.management.openapi import page as management_openapi
 from penstock.protocols.http.metrics.app import add_metrics, needs_no_login
 from penstock.protocols.http.server.app import ErrorTexts, HttpApp
 from penstock.protocols.http.server.endpoint import HttpFrontEnd

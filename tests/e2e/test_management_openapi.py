@@ -7,19 +7,25 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import jsonschema_rs
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S
-from tests.support.management import SETTINGS, Api
+from tests.support.managed import ALL_SETTINGS, all_kinds, places
+from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own document")
 
 EXAMPLES = int(os.environ.get("OPENAPI_EXAMPLES", "4"))
-"""Requests for each operation that takes a body; `make fuzz-http` sets it."""
+"""Requests for each operation with a body or a query; `make fuzz-http` sets it."""
 NAMES = {
     "vhost": "%2F",
     "name": "fuzz",
@@ -38,6 +44,21 @@ NAMES = {
     "id": "0",
     "protocol": "amqp",
 }
+VARIED = {"requestBody", "parameters"}
+"""Parts of an operation without which all requests for it are the same."""
+PLOTS = ("lengths", "msg_rates", "data_rates", "node_stats")
+EMPTY = {
+    "/api/connections/username/{user}",
+    "/api/connections/{name}/sessions",
+    "/api/deprecated-features",
+    "/api/deprecated-features/used",
+    "/api/exchanges/{vhost}/{name}/bindings/destination",
+    "/api/federation-links",
+    "/api/federation-links/{vhost}",
+    "/api/log-readers",
+    "/api/users/without-permissions",
+}
+"""Lists that may be empty here."""
 EXPLAINED = {
     "not a valid URI": "A URI of AMQP, such as amqp://.",
     "the payload is not base64": "In base64, if payload_encoding says so.",
@@ -50,13 +71,19 @@ EXPLAINED = {
     "inequivalent arg": "As it is, if it is there.",
     "password_hash": "As an export has it, in base64; empty: none.",
     "no_such_user": "Names of users that are there.",
+    "there is no worker": "A worker that there is.",
+    "are numbers of seconds": "in seconds: 1 to 1000 steps.",
+    "which is at least 1": "in seconds: 1 to 1000 steps.",
+    "Page out of range": "A page that there is",
+    "Invalid pagination": "A page that there is",
+    "from is a time": "A time with its zone",
 }
 """Refusals that no schema can express, and the words of the document that say so."""
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    with Gateway(tmp_path_factory.mktemp("openapi"), settings=SETTINGS) as running:
+    with Gateway(tmp_path_factory.mktemp("openapi"), settings=ALL_SETTINGS) as running:
         yield running
 
 
@@ -101,12 +128,12 @@ def test_requests_made_from_the_document_are_taken(document: Any, gateway: Gatew
     words, faults, refused, cases = str(document), list[Any](), list[Any](), 0
     for path, item in document["paths"].items():
         for method in sorted(item.keys() - {"parameters"}):
-            for body, answer in _tried(api, schema[path][method.upper()], "requestBody" in item[method]):
+            for body, answer in _tried(api, schema[path][method.upper()], item[method]):
                 cases += 1
                 # Checks of health say by 503 that something is not as it should be.
                 if answer.status_code >= 500 and not path.startswith("/api/health/"):
                     faults.append((method, path, body, answer.text))
-                if answer.status_code != 400 or body is None:
+                if answer.status_code != 400 or not item[method].keys() & VARIED:
                     continue
                 reason = str(answer.json().get("reason"))
                 if reason.startswith("404 NOT_FOUND"):  # RabbitMQ's way to say it of an exchange
@@ -115,15 +142,15 @@ def test_requests_made_from_the_document_are_taken(document: Any, gateway: Gatew
                     refused.append((method, path, body, reason))
     api.close()
     assert faults == [], f"{len(faults)} of {cases} requests were too much for the gateway"
-    assert refused == [], f"{len(refused)} of {cases} requests were refused"
+    assert refused == [], f"{[one[1::2] for one in refused]}; {len(refused)} of {cases} requests were refused"
 
 
-def _tried(api: Api, operation: Any, has_body: bool) -> list[tuple[Any, Any]]:
-    """The bodies and answers of requests for one operation."""
+def _tried(api: Api, operation: Any, described: Any) -> list[tuple[Any, Any]]:
+    """The bodies or queries, and the answers, of requests for one operation."""
     found: list[tuple[Any, Any]] = []
 
     @settings(
-        max_examples=EXAMPLES if has_body else 1,
+        max_examples=EXAMPLES if described.keys() & VARIED else 1,
         derandomize=True,
         deadline=None,
         database=None,
@@ -139,8 +166,38 @@ def _tried(api: Api, operation: Any, has_body: bool) -> list[tuple[Any, Any]]:
         case.path_parameters = {name: NAMES[name] for name in case.path_parameters}
         case.headers = {}
         answer = case.call(auth=("guest", "guest"), timeout=LIMIT_S)
-        case.validate_response(answer, checks=[status_code_conformance, content_type_conformance])
-        found.append((case.body if has_body else None, answer))
+        case.validate_response(
+            answer, checks=[status_code_conformance, content_type_conformance, response_schema_conformance]
+        )
+        found.append((case.body if "requestBody" in described else case.query, answer))
 
     run()
     return found
+
+
+def test_answers_about_one_of_each_kind_are_as_the_document_says(document: Any, gateway: Gateway) -> None:
+    api = Api(gateway)
+    schemas = document["components"]
+    absent, wrong, seen = [], [], set()
+    may = {"user": "ann", "vhost": "/", "operation": "read", "name": "q"}
+    plots = {f"{group}_{name}": 60 for group in PLOTS for name in ("age", "incr")}
+    with all_kinds(gateway, api):
+        for path, item in document["paths"].items():
+            if "get" not in item:
+                continue
+            target = path.removeprefix("/api/").format(**places(api, path))
+            answer = api.client.get(target, params=may if path == "/api/may" else plots)
+            if answer.status_code != 200:
+                absent.append((target, answer.status_code, answer.text))
+                continue
+            found = item["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+            value = answer.json()
+            checker = jsonschema_rs.validator_for({**found, "components": schemas})
+            wrong += [(path, list(one.instance_path), one.message) for one in checker.iter_errors(value)]
+            if value:
+                seen.add(path)
+    api.close()
+    assert absent == []
+    assert wrong == []
+    # Nothing is checked in an empty list.
+    assert {path for path, item in document["paths"].items() if "get" in item} - seen <= EMPTY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.protocols.http.audit import handlers as audit
-from penstock.protocols.http.management import application, links, logins, openapi, sessions, webhooks
+from penstock.protocols.http.management import application, links, logins, sessions, webhooks
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.definitions import definitions
 from penstock.protocols.http.management.node import (
@@ -14,6 +14,7 @@ from penstock.protocols.http.management.node import (
     overview,
     recording,
 )
+from penstock.protocols.http.management.openapi import page as openapi
 from penstock.protocols.http.management.resources import (
     connections,
     exchanges,

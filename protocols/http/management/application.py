@@ -13,10 +13,13 @@ import asyncio
 from typing import Final
 
 from penstock.errors import StartError
-from penstock.protocols.http.management.context import Management, absent, fields_of
+from penstock.protocols.http.management.bodies import Body, Choice
+from penstock.protocols.http.management.context import Management, absent
 from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps, json_response
 
-__all__ = ["add"]
+__all__ = ["STATE", "add"]
+
+STATE: Final = Body({"state": Choice(("stopped", "running"))}, "state")
 
 _STAY: Final = ("management", "management_tls", "metrics")
 """Listeners that are never stopped."""
@@ -39,9 +42,7 @@ class _Application:
         api.require(request)
         if request.names["node"] != api.node and not request.part:
             raise absent()
-        state = fields_of(await request.json(), ("state",))["state"]
-        if state not in ("stopped", "running"):
-            raise HttpError(400, "bad_request", 'state is "stopped" or "running"')
+        state = STATE.read(await request.json())["state"]
         front_ends = list(api.registry.front_ends.values())
         async with self._changing:
             if state == "stopped":

@@ -21,7 +21,6 @@ from penstock.protocols.http.management.plots import Curve
 from penstock.protocols.http.management.rates import Sampler
 from penstock.protocols.http.server.app import NO_TAG, HttpApp
 from penstock.protocols.http.server.messages import HttpError, Request
-from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.shared.traffic import Messages, kept
 from penstock.router.authorization.identity import Actor, Identity
 
@@ -288,18 +287,6 @@ def fields_of(body: Any, required: Iterable[str] = ()) -> dict[str, Any]:
         told = ",".join(f"{{key_missing,{name}}}" for name in missing)
         raise HttpError(400, "bad_request", f"[{told}]")
     return body
-
-
-def number_of_limit(body: Any) -> Any:
-    """The entry `value` of a body, a whole number also if it is written as 5.0; the broker checks it.
-
-    Raises:
-        HttpError: 400.
-
-    """
-    value = fields_of(body, ("value",))["value"]
-    number = whole(value)
-    return value if number is None else number
 
 
 def flag_of(body: dict[str, Any], name: str, default: bool = False) -> bool:

@@ -13,11 +13,14 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import parse_qsl
 
-from penstock.protocols.http.management.context import Management, fields_of, text_of
+from penstock.protocols.http.management.bodies import Body, Text
+from penstock.protocols.http.management.context import Management, text_of
 from penstock.protocols.http.server.login import cookie_name, session_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response, parsed
 
-__all__ = ["add", "is_open"]
+__all__ = ["LOGIN", "add", "is_open"]
+
+LOGIN: Final = Body({"username": Text(), "password": Text()}, "username", "password")
 
 _BODY_MAX: Final = 16 << 10
 _FIELDS_MAX: Final = 10
@@ -70,8 +73,8 @@ async def _login(request: Request) -> tuple[str, str]:
     body = await request.body(_BODY_MAX)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
-        fields = fields_of(parsed(body), ("username", "password"))
-        return text_of(fields, "username"), text_of(fields, "password")
+        fields = LOGIN.read(parsed(body))
+        return fields["username"], fields["password"]
     try:
         form = dict(
             parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX, errors="strict")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from penstock.router.vhost.vhost import Vhost
 
 __all__ = [
+    "MESSAGE_STATS",
     "Item",
     "bindings_of",
     "channel",
@@ -58,7 +59,7 @@ __all__ = [
 
 Item = dict[str, Any]
 
-_MESSAGE_STATS: Final = (
+MESSAGE_STATS: Final = (
     "ack",
     "confirm",
     "deliver",
@@ -85,8 +86,8 @@ def stats(names: Sequence[str], values: Sequence[int | float], rates: Sequence[f
 
 def message_stats(counted: Mapping[str, tuple[int, float]]) -> Item:
     """All message counters of RabbitMQ; those that `counted` does not have are 0: it did not happen."""
-    pairs = [counted.get(name, (0, 0.0)) for name in _MESSAGE_STATS]
-    return stats(_MESSAGE_STATS, [value for value, _ in pairs], [rate for _, rate in pairs])
+    pairs = [counted.get(name, (0, 0.0)) for name in MESSAGE_STATS]
+    return stats(MESSAGE_STATS, [value for value, _ in pairs], [rate for _, rate in pairs])
 
 
 _GROWTHS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.links.amqp.parameters import (
@@ -31,11 +31,13 @@ __all__ = [
     "ShovelSettings",
     "Source",
     "local_vhosts",
+    "shovel_schema",
     "shovel_settings",
 ]
 
 AckMode = Literal["on-confirm", "on-publish", "no-ack"]
 """When a message is settled at its source."""
+_ACK_MODES: Final = get_args(AckMode)
 _URIS: Final = ("src-uri", "dest-uri")
 _PREFETCH: Final = 1000
 _RECONNECT_S: Final = 5.0
@@ -100,6 +102,9 @@ class ShovelSettings:
     """The first pause after a fault; 0 = it stays down."""
 
 
+_ack_mode: Final = any_of(*_ACK_MODES)
+
+
 def _delete_after(value: Any) -> str:
     is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
     return (
@@ -146,7 +151,7 @@ _TERMS: Final[dict[str, Check]] = {
     "dest-add-timestamp-header": flag,
     "dest-publish-properties": _properties,
     "dest-predeclared": flag,
-    "ack-mode": any_of("on-confirm", "on-publish", "no-ack"),
+    "ack-mode": _ack_mode,
     "reconnect-delay": number,
     # As RabbitMQ 3.6 had them.
     "prefetch-count": prefetch,
@@ -155,6 +160,47 @@ _TERMS: Final[dict[str, Check]] = {
     "add-timestamp-header": flag,
     "publish-properties": _properties,
 }
+
+
+_TEXT: Final[dict[str, Any]] = {"type": "string"}
+_URI: Final[dict[str, Any]] = {**_TEXT, "description": "A URI of AMQP, such as amqp://."}
+_SCHEMAS: Final[dict[Check, dict[str, Any]]] = {
+    _protocol: {"const": "amqp091"},
+    uris: {"anyOf": [_URI, {"type": "array", "items": _URI, "minItems": 1}]},
+    text: _TEXT,
+    table: {"type": "object"},
+    prefetch: {"type": "integer", "minimum": 1, "maximum": 65535},
+    _delete_after: {
+        "anyOf": [
+            {"enum": ["never", "queue-length"]},
+            {"type": "integer", "minimum": 0, "maximum": 2**53 - 1},
+        ]
+    },
+    flag: {"type": "boolean"},
+    _properties: {
+        "type": "object",
+        "properties": {
+            name: {"type": {int: "integer", dict: "object", str: "string"}[kind]}
+            for name, kind in _PROPERTIES.items()
+        },
+        "additionalProperties": False,
+    },
+    _ack_mode: {"enum": list(_ACK_MODES)},
+    number: {"type": "number", "minimum": 0, "exclusiveMaximum": 2**31},
+}
+"""The values that a check takes, as JSON Schema."""
+
+
+def shovel_schema() -> dict[str, Any]:
+    """A JSON Schema of what `shovel_settings` reads."""
+    return {
+        "type": "object",
+        "properties": {name: _SCHEMAS[check] for name, check in _TERMS.items()},
+        "required": list(_URIS),
+        "additionalProperties": False,
+        "oneOf": [{"required": ["src-queue"]}, {"required": ["src-exchange"]}],
+        "not": {"required": ["dest-queue", "dest-exchange"]},
+    }
 
 
 def shovel_settings(value: Mapping[str, Any]) -> ShovelSettings:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from penstock import logs
-from penstock.protocols.http.management.context import Management, absent, fields_of
-from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.management.bodies import Body, Choice
+from penstock.protocols.http.management.context import Management, absent
+from penstock.protocols.http.server.messages import Request, Response, json_response
 
-__all__ = ["LEVELS", "add"]
+__all__ = ["LEVEL", "add"]
 
-LEVELS: Final = ("debug", "info", "warning", "error")
+LEVEL: Final = Body({"level": Choice(("debug", "info", "warning", "error"))}, "level")
 
 
 def add(api: Management) -> None:
@@ -23,9 +24,7 @@ def add(api: Management) -> None:
         api.require(request)
         if request.names["node"] != api.node:
             raise absent()
-        level = fields_of(await request.json(), ("level",))["level"]
-        if level not in LEVELS:
-            raise HttpError(400, "bad_request", f"level is one of {', '.join(LEVELS)}")
+        level = LEVEL.read(await request.json())["level"]
         logs.set_level(level)
         return json_response({"level": level})
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from penstock import logs
 from penstock.protocols.http.management import views
+from penstock.protocols.http.management.bodies import Body, Given
 from penstock.protocols.http.management.context import (
     LISTENER_PROTOCOLS,
     PRODUCT,
@@ -24,10 +25,17 @@ from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.net.connection_info import Totals
 from penstock.router.exchanges.exchanges import TYPES
 
-__all__ = ["add", "is_open", "memory_of", "totals_of_all"]
+__all__ = ["CHURN", "FIGURES", "MEMORY_PARTS", "WATERMARK", "add", "is_open", "memory_of", "totals_of_all"]
 
+WATERMARK: Final = Body(
+    {
+        "fraction": Given({"type": "number", "minimum": 0, "maximum": 1}),
+        "bytes": Given({"type": "integer", "minimum": 0}),
+    },
+    one_of=("fraction", "bytes"),
+)
 _CLIENTS: Final = ("amqp", "mqtt")
-_CHURN: Final = (
+CHURN: Final = (
     "channel_closed",
     "channel_created",
     "connection_closed",
@@ -36,7 +44,7 @@ _CHURN: Final = (
     "queue_declared",
     "queue_deleted",
 )
-_FIGURES: Final = (
+FIGURES: Final = (
     "mem_used",
     "fd_used",
     "sockets_used",
@@ -123,7 +131,7 @@ def memory_of(api: Management) -> dict[str, Any]:
     logged = api.broker.log.statistics()
     caches = logged["tail_bytes"] + logged["read_bytes"]
     index = logged["feed_bytes"]
-    parts = dict.fromkeys(_MEMORY_PARTS, 0)
+    parts = dict.fromkeys(MEMORY_PARTS, 0)
     parts.update(binary=caches, msg_index=index, other_system=max(rss - caches - index, 0))
     return {**parts, "strategy": "rss", "total": {"rss": rss, "allocated": rss, "erlang": 0}}
 
@@ -145,7 +153,7 @@ class _Overview:
         yield GAUGES, self._figures()
 
     def _figures(self) -> tuple[int, ...]:
-        """The values of `_FIGURES`."""
+        """The values of `FIGURES`."""
         api = self._api
         figures = host.read(api.data_dir)
         logged = api.broker.log.statistics()
@@ -225,10 +233,10 @@ class _Overview:
                 **views.stats(
                     ("disk_reads", "disk_writes"),
                     (self._figures()[-1], totals.published),
-                    (api.sampler.rates(GAUGES, len(_FIGURES))[-1], publish),
+                    (api.sampler.rates(GAUGES, len(FIGURES))[-1], publish),
                 ),
             },
-            "churn_rates": views.stats(_CHURN, self._churn(), api.sampler.rates("churn", len(_CHURN))),
+            "churn_rates": views.stats(CHURN, self._churn(), api.sampler.rates("churn", len(CHURN))),
             "queue_totals": {
                 "messages": ready + unacked,
                 "messages_details": {"rate": growth["messages"]},
@@ -260,7 +268,7 @@ class _Overview:
     def _add_samples(self, request: Request, shown: dict[str, Any], totals: Totals) -> None:
         api, figures = self._api, self._figures()
         counted = total_counters(totals)
-        reads, writes = [""] * len(_FIGURES), [""] * len(TOTALS)
+        reads, writes = [""] * len(FIGURES), [""] * len(TOTALS)
         reads[-1], writes[0] = "disk_reads", "disk_writes"
         add_samples(
             request,
@@ -275,7 +283,7 @@ class _Overview:
         add_samples(request, "lengths", shown["queue_totals"], *curves)
 
     def _churn_curve(self) -> Curve:
-        return self._api.curve("churn", _CHURN, self._churn())
+        return self._api.curve("churn", CHURN, self._churn())
 
     def _listeners(self) -> list[dict[str, Any]]:
         api = self._api
@@ -340,7 +348,7 @@ class _Overview:
         if request.names["node"] != self._api.node:
             raise absent()
         shown = self._node()
-        figures = self._api.curve(GAUGES, _FIGURES, self._figures())
+        figures = self._api.curve(GAUGES, FIGURES, self._figures())
         add_samples(request, "node_stats", shown, figures, self._churn_curve())
         return one_of(request, shown)
 
@@ -351,10 +359,8 @@ class _Overview:
         memory = api.registry.memory
         if request.names["node"] != api.node or memory is None:
             raise absent()
-        body = await request.json()
-        fraction, limit = (
-            body.get(name) if isinstance(body, dict) else None for name in ("fraction", "bytes")
-        )
+        body = WATERMARK.read(await request.json())
+        fraction, limit = body["fraction"], body["bytes"]
         if limit is None and isinstance(fraction, int | float) and 0 <= fraction <= 1:
             limit = int(fraction * memory.available_bytes)
         limit = whole(limit)
@@ -368,7 +374,7 @@ class _Overview:
         api = self._api
         figures = host.read(api.data_dir)
         alarms = api.broker.log.alarms
-        rates = api.sampler.rates(GAUGES, len(_FIGURES))
+        rates = api.sampler.rates(GAUGES, len(FIGURES))
         return {
             "partitions": [],
             "os_pid": api.os_pid,
@@ -402,8 +408,8 @@ class _Overview:
             "type": "disc",
             "running": api.is_running,
             "being_drained": False,
-            **views.stats(_FIGURES[:-1], self._figures()[:-1], rates[:-1]),
-            **views.stats(_CHURN, self._churn(), api.sampler.rates("churn", len(_CHURN))),
+            **views.stats(FIGURES[:-1], self._figures()[:-1], rates[:-1]),
+            **views.stats(CHURN, self._churn(), api.sampler.rates("churn", len(CHURN))),
             "cluster_links": [],
             "metrics_gc_queue_length": {},
         }
@@ -422,12 +428,12 @@ class _Overview:
         if request.names["node"] != api.node:
             raise absent()
         memory = memory_of(api)
-        whole = sum(memory[part] for part in _MEMORY_PARTS) or 1
-        shares = {part: -(-100 * memory[part] // whole) for part in _MEMORY_PARTS}
+        whole = sum(memory[part] for part in MEMORY_PARTS) or 1
+        shares = {part: -(-100 * memory[part] // whole) for part in MEMORY_PARTS}
         return json_response({"memory": {**shares, "total": 100}})
 
 
-_MEMORY_PARTS: Final = (
+MEMORY_PARTS: Final = (
     "connection_readers",
     "connection_writers",
     "connection_channels",

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.protocols.http.management.context import Management, fields_of
-from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps, json_response
-from penstock.protocols.http.server.numbers import whole
+from penstock.protocols.http.management.bodies import Body, Listed, Number
+from penstock.protocols.http.management.context import Management
+from penstock.protocols.http.server.messages import Request, Response, dumps, json_response
 from penstock.subscriptions.cursor import _events as events
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.access import Timer
 
-__all__ = ["FOR_S_MAX", "KINDS", "add"]
+__all__ = ["RECORDING", "add"]
 
 KINDS: Final = tuple(kind for kind in events.KINDS if kind != "gap")
-FOR_S_MAX: Final = 86_400
+RECORDING: Final = Body({"kinds": Listed(KINDS), "for_s": Number(0, 86_400, "0: end it.")}, "kinds", "for_s")
 
 
 def add(api: Management) -> None:
@@ -56,12 +56,8 @@ class _Recording:
         """Begin or end one. Raises HttpError 400, 403."""
         api = self._api
         api.require(request)
-        body = fields_of(await request.json(), ("kinds", "for_s"))
-        kinds, for_s = body["kinds"], whole(body["for_s"])
-        if not (isinstance(kinds, list) and all(kind in KINDS for kind in kinds)):
-            raise HttpError(400, "bad_request", f"kinds is a list, of {', '.join(KINDS)}")
-        if for_s is None or not 0 <= for_s <= FOR_S_MAX:
-            raise HttpError(400, "bad_request", f"for_s is a whole number from 0 to {FOR_S_MAX}")
+        body = RECORDING.read(await request.json())
+        kinds, for_s = body["kinds"], body["for_s"]
         self._stop()
         if for_s:
             self._configured = events.kept()

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from penstock.log_core.batch._batch import AMQP091
 from penstock.protocols.http.management import views
-from penstock.protocols.http.management.context import (
-    Management,
-    absent,
-    fields_of,
-    flag_of,
-    table_of,
-    text_of,
-)
+from penstock.protocols.http.management.bodies import ARGUMENTS, Body, Flag, Table, Text
+from penstock.protocols.http.management.context import Management, absent
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.http.shared.readers_of_feeds import kind_of, readers_of
-from penstock.router.exchanges.exchanges import Exchange
+from penstock.router.exchanges.exchanges import DELAYED_TYPE, TYPES, Exchange
 from penstock.router.names import join_key_block
 from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["add", "exchange_name"]
+__all__ = ["BINDING", "EXCHANGE", "ROUTED", "add", "exchange_name"]
+
+EXCHANGE: Final = Body(
+    {
+        "type": Text("direct", options=(*TYPES, DELAYED_TYPE)),
+        "durable": Flag(),
+        "auto_delete": Flag(),
+        "internal": Flag(),
+        "arguments": ARGUMENTS,
+    },
+    description="As it is, if it is there.",
+)
+_KEY: Final = Text("", most=255, description="At most 255 bytes.")
+BINDING: Final = Body({"routing_key": _KEY, "arguments": ARGUMENTS})
+ROUTED: Final = Body({"routing_key": _KEY, "headers": Table()})
 
 _DEFAULT = "amq.default"
 
@@ -70,8 +78,8 @@ class _Exchanges:
     async def route(self, request: Request) -> Response:
         """The places a message with this key and these headers would go to now; nothing is published."""
         vhost, found = self._exchange(request)
-        body = fields_of(await request.json())
-        key, headers = text_of(body, "routing_key", ""), table_of(body, "headers")
+        body = ROUTED.read(await request.json())
+        key, headers = body["routing_key"], body["headers"]
         try:
             block = join_key_block(found.name, key)
         except ValueError as error:
@@ -102,17 +110,14 @@ class _Exchanges:
     async def declare(self, request: Request) -> Response:
         api = self._api
         vhost = api.vhost(request, change=True)
-        body = fields_of(await request.json())
+        body = EXCHANGE.read(await request.json())
         name = exchange_name(request.names["name"])
         known = name in vhost.exchanges
         lsn = vhost.declare_exchange(
             name,
-            text_of(body, "type", "direct"),
+            body.pop("type"),
             api.actor(request),
-            durable=flag_of(body, "durable"),
-            auto_delete=flag_of(body, "auto_delete"),
-            internal=flag_of(body, "internal"),
-            arguments=table_of(body),
+            **body,
         )
         await api.kept(lsn)
         return Response(204 if known else 201)
@@ -183,8 +188,8 @@ class _Exchanges:
     async def _bind(self, request: Request, kind: str) -> Response:
         api = self._api
         vhost = api.vhost(request, change=True)
-        body = fields_of(await request.json())
-        key, arguments = text_of(body, "routing_key", ""), table_of(body)
+        body = BINDING.read(await request.json())
+        key, arguments = body["routing_key"], body["arguments"]
         source, destination = exchange_name(request.names["source"]), request.names["destination"]
         bind = vhost.bind_queue if kind == "queue" else vhost.bind_exchange
         await api.kept(bind(destination, source, key, api.actor(request), arguments))

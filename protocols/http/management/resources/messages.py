@@ -5,25 +5,44 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
-from penstock.protocols.http.management.context import (
-    Management,
-    fields_of,
-    table_of,
-    text_of,
-)
+from penstock.protocols.http.management.bodies import Body, Choice, Number, Table, Text
+from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.resources.exchanges import exchange_name
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.shared.taking import Delivery, take
 from penstock.protocols.http.shared.traffic import check_accepting
 from penstock.router.errors import NotFound
 
-__all__ = ["add"]
+__all__ = ["GET", "PUBLISH", "add"]
 
 _GET_MAX: Final = 10_000
 _GET_BYTES_MAX: Final = 32 << 20
 """Bodies of one answer; what does not fit stays in the queue."""
 _MODES: Final = ("ack_requeue_true", "reject_requeue_true", "ack_requeue_false", "reject_requeue_false")
+
+PUBLISH: Final = Body(
+    {
+        "properties": Table("AMQP's, such as content_type."),
+        "routing_key": Text(most=255, description="At most 255 bytes."),
+        "payload": Text(description="In base64, if payload_encoding says so."),
+        "payload_encoding": Choice(("string", "base64")),
+    },
+    "properties",
+    "routing_key",
+    "payload",
+    "payload_encoding",
+)
+GET: Final = Body(
+    {
+        "count": Number(0, _GET_MAX),
+        "ackmode": Choice(_MODES),
+        "encoding": Choice(("auto", "base64")),
+        "truncate": Number(0, description="Bytes of each payload."),
+    },
+    "count",
+    "ackmode",
+    "encoding",
+)
 
 
 def add(api: Management) -> None:
@@ -40,16 +59,16 @@ class _Messages:
     async def publish(self, request: Request) -> Response:
         api = self._api
         vhost = api.vhost(request, change=True)
-        body = fields_of(await request.json(), ("properties", "routing_key", "payload", "payload_encoding"))
+        body = PUBLISH.read(await request.json())
         check_accepting(api.broker, vhost, api.identity(request))
-        payload = _payload(text_of(body, "payload"), text_of(body, "payload_encoding"))
+        payload = _payload(body["payload"], body["payload_encoding"])
         try:
             published = api.messages.publish(
                 vhost,
                 api.actor(request).identity,
                 exchange_name(request.names["name"]),
-                text_of(body, "routing_key"),
-                table_of(body, "properties"),
+                body["routing_key"],
+                body["properties"],
                 payload,
             )
         except NotFound as error:
@@ -63,23 +82,8 @@ class _Messages:
     async def get(self, request: Request) -> Response:
         api = self._api
         vhost = api.vhost(request, change=True)
-        body = fields_of(await request.json(), ("count", "ackmode", "encoding"))
-        count, mode, encoding = body["count"], text_of(body, "ackmode"), text_of(body, "encoding")
-        if isinstance(count, str) and count.isascii() and count.isdigit():
-            count = int(count)
-        count = whole(count)
-        if count is None or not 0 <= count <= _GET_MAX:
-            raise HttpError(400, "bad_request", f"count is a number from 0 to {_GET_MAX}")
-        if mode not in _MODES:
-            raise HttpError(400, "bad_request", f"ackmode is one of {', '.join(_MODES)}")
-        if encoding not in ("auto", "base64"):
-            raise HttpError(400, "bad_request", "encoding is auto or base64")
-        truncate = body.get("truncate")
-        if isinstance(truncate, str) and truncate.isascii() and truncate.isdigit():
-            truncate = int(truncate)
-        limit = whole(truncate)
-        if truncate is not None and (limit is None or limit < 0):
-            raise HttpError(400, "bad_request", "truncate is a number of bytes")
+        body = GET.read(await request.json())
+        count, mode = body["count"], body["ackmode"]
         name = request.names["name"]
         if name not in vhost.queues:
             raise HttpError(404, "not_found", f"NOT_FOUND - no queue '{name}' in vhost '{vhost.name}'")
@@ -93,7 +97,7 @@ class _Messages:
                     break
                 size += len(one.record.body)
                 deliveries.append(one)
-            shown = [self._shown(one, encoding, limit) for one in deliveries]
+            shown = [self._shown(one, body["encoding"], body["truncate"]) for one in deliveries]
         finally:
             for one in deliveries:
                 _finish(one, mode, gone=request.gone)
@@ -126,8 +130,6 @@ class _Messages:
 def _payload(text: str, encoding: str) -> bytes:
     if encoding == "string":
         return text.encode("utf-8", "surrogateescape")
-    if encoding != "base64":
-        raise HttpError(400, "bad_request", f"unsupported payload encoding {encoding[:100]!r}")
     try:
         return base64.b64decode(text, validate=True)
     except ValueError as error:

@@ -6,25 +6,35 @@ only. Passwords in URIs are shown as ******. A value that comes back so keeps th
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
-from penstock.protocols.http.management.context import Management, absent, fields_of, table_of
+from penstock.protocols.http.management.bodies import Body, Given
+from penstock.protocols.http.management.context import Management, absent, table_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.links.amqp.parameters import shown
+from penstock.protocols.links.amqp.settings import shovel_schema
 from penstock.protocols.links.federation import UPSTREAM_SET
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.parameters import Parameter
 from penstock.router.rows import row_key
 from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["GLOBAL_TABLE", "add", "global_parameters", "parameter_view"]
+__all__ = ["GLOBAL", "GLOBAL_TABLE", "add", "global_parameters", "parameter_body", "parameter_view"]
 
 Item = dict[str, Any]
 
+GLOBAL: Final = Body({"value": Given({})}, "value")
 GLOBAL_TABLE: Final = "global_parameter"
 """Rows: row_key(name) -> name and value. Nothing here acts on them; they are kept for whoever put them."""
 _ONE: Final = "/api/parameters/{component}/{vhost}/{name}"
+
+
+@cache
+def parameter_body() -> Body:
+    """The body of a parameter."""
+    return Body({"value": Given({**shovel_schema(), "description": "Of the component shovel."})}, "value")
 
 
 def add(api: Management) -> None:
@@ -85,7 +95,7 @@ class _Parameters:
     async def put(self, request: Request) -> Response:
         api = self._api
         vhost = self._vhost(request)
-        body = fields_of(await request.json(), ("value",))
+        body = parameter_body().read(await request.json())
         component, name = request.names["component"], request.names["name"]
         parameters = api.broker.parameters
         known = parameters.get(vhost.name, component, name) is not None
@@ -93,6 +103,7 @@ class _Parameters:
         if identity.grants is not None:
             told = "a parameter outlives a token: put it as a user of the gateway's own"
             raise HttpError(403, "not_authorised", told)
+        # A set is a list; all others are tables.
         value = body["value"] if component == UPSTREAM_SET else table_of(body, "value")
         await api.kept(parameters.put(Parameter(vhost.name, component, name, value, identity.username)))
         return Response(204 if known else 201)
@@ -138,7 +149,7 @@ class _Global:
         api = self._api
         api.require(request)
         name = request.names["name"]
-        value = fields_of(await request.json(), ("value",))["value"]
+        value = GLOBAL.read(await request.json())["value"]
         known = self._find(name) is not None
         row = encode_table({"name": name, "value": value})
         await api.kept(api.broker.log.tables.put(GLOBAL_TABLE, row_key(name), row))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.management import views
-from penstock.protocols.http.management.context import Management, absent, fields_of, flag_of, table_of
+from penstock.protocols.http.management.bodies import ARGUMENTS, Body, Choice, Flag
+from penstock.protocols.http.management.context import Management, absent
 from penstock.protocols.http.management.plots import add_samples
-from penstock.protocols.http.server.messages import HttpError, Request, Response
+from penstock.protocols.http.server.messages import Request, Response
 from penstock.protocols.http.shared.lag import heads_known
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.router.errors import InUse, NotEmpty
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
     from penstock.router.exchanges.entries import QueueEntry
     from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["add"]
+__all__ = ["ACTION", "QUEUE", "add"]
+
+QUEUE: Final = Body(
+    {"durable": Flag(), "auto_delete": Flag(), "arguments": ARGUMENTS},
+    description="As it is, if it is there.",
+)
+ACTION: Final = Body({"action": Choice(("sync", "cancel_sync"))}, "action")
 
 
 def add(api: Management) -> None:
@@ -97,15 +104,13 @@ class _Queues:
     async def declare(self, request: Request) -> Response:
         api = self._api
         vhost = api.vhost(request, change=True)
-        body = fields_of(await request.json())
+        body = QUEUE.read(await request.json())
         name = request.names["name"]
         known = name in vhost.queues
         declared = vhost.declare_queue(
             name,
             api.actor(request),
-            durable=flag_of(body, "durable"),
-            auto_delete=flag_of(body, "auto_delete"),
-            arguments=table_of(body),
+            **body,
         )
         await api.kept(declared.lsn)
         return Response(204 if known else 201)
@@ -163,9 +168,7 @@ class _Queues:
         """Synchronising mirrors: one node has none, so there is nothing to do."""
         self._api.vhost(request, change=True)
         self._entry(request)
-        body = fields_of(await request.json(), ("action",))
-        if body["action"] not in ("sync", "cancel_sync"):
-            raise HttpError(400, "bad_request", f"unknown action {body['action']!r}")
+        ACTION.read(await request.json())
         return Response(204)
 
     async def rebalance(self, request: Request) -> Response:

@@ -5,17 +5,52 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from penstock.protocols.http.management.context import Management, absent, fields_of, number_of_limit, text_of
+from penstock.protocols.http.management.bodies import LIMIT, Body, Listed, Text
+from penstock.protocols.http.management.context import Management, absent, fields_of, text_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.router.authentication.passwords import exported_hash, imported_hash
 from penstock.router.authorization.permissions import Permission, TopicPermission
 
-__all__ = ["add", "tags_of", "user_view"]
+__all__ = ["PERMISSION", "TOPIC_PERMISSION", "USER", "USERS", "Tags", "add", "tags_of", "user_view"]
 
 Item = dict[str, Any]
+
+
+class Tags(NamedTuple):
+    """Tags, as `tags_of` reads them."""
+
+    default: Any = None
+
+    def read(self, name: str, value: Any) -> list[str]:
+        del name
+        return tags_of(value)
+
+    def schema(self) -> Item:
+        return {
+            "description": "A list, or text with commas.",
+            "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+        }
+
+
+_ALGORITHM: Final = "rabbit_password_hashing_sha256"
+_REGEX: Final = Text(description="A regular expression.")
+USER: Final = Body(
+    {
+        "tags": Tags(),
+        "password": Text(),
+        "password_hash": Text(description="As an export has it, in base64; empty: none."),
+        "hashing_algorithm": Text(_ALGORITHM),
+    },
+    "tags",
+)
+USERS: Final = Body({"users": Listed(description="Names of users that are there.")}, "users")
+PERMISSION: Final = Body({"configure": _REGEX, "write": _REGEX, "read": _REGEX}, "configure", "write", "read")
+TOPIC_PERMISSION: Final = Body(
+    {"exchange": Text(), "write": _REGEX, "read": _REGEX}, "exchange", "write", "read"
+)
 
 
 def add(api: Management) -> None:
@@ -75,7 +110,7 @@ def stored_hash(body: Item) -> str:
     if not exported:
         return ""
     try:
-        return imported_hash(exported, str(body.get("hashing_algorithm", "rabbit_password_hashing_sha256")))
+        return imported_hash(exported, str(body.get("hashing_algorithm", _ALGORITHM)))
     except ValueError as error:
         raise HttpError(400, "bad_request", f"password_hash: {error}") from error
 
@@ -131,21 +166,21 @@ class _Users:
     async def put(self, request: Request) -> Response:
         api = self._api
         api.require(request)
-        body = fields_of(await request.json())
-        if "tags" not in body and "administrator" not in body:
+        given = fields_of(await request.json())
+        if "tags" not in given and "administrator" not in given:
             raise HttpError(400, "bad_request", "tags_not_present")
-        tags = tags_of(body["tags"]) if "tags" in body else ["administrator"] * bool(body["administrator"])
+        body = USER.read({"tags": ["administrator"] * bool(given.get("administrator")), **given})
         name = request.names["user"]
         known = api.broker.users.identity(name) is not None
-        if "password" in body:
-            password = text_of(body, "password")
+        password = body["password"]
+        if password is not None:
             stored = await api.broker.users.hash(password.encode()) if password else ""
-        elif "password_hash" in body:
+        elif body["password_hash"] is not None:
             stored = stored_hash(body)
         else:
             # As RabbitMQ does it: neither of the two is a user who cannot log in with a password.
             stored = ""
-        await api.kept(api.broker.administration.put_user(name, stored, tags))
+        await api.kept(api.broker.administration.put_user(name, stored, body["tags"]))
         return Response(204 if known else 201)
 
     async def delete(self, request: Request) -> Response:
@@ -157,9 +192,7 @@ class _Users:
     async def bulk_delete(self, request: Request) -> Response:
         api = self._api
         api.require(request)
-        names = fields_of(await request.json(), ("users",))["users"]
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise HttpError(400, "bad_request", "users is a list of names")
+        names = USERS.read(await request.json())["users"]
         for name in names:
             if api.broker.users.identity(name) is None:
                 raise HttpError(400, "bad_request", f"no_such_user {name!r}")
@@ -199,7 +232,7 @@ class _Users:
     async def put_limit(self, request: Request) -> Response:
         api = self._api
         api.require(request)
-        value = number_of_limit(await request.json())
+        value = LIMIT.read(await request.json())["value"]
         name = self._known(request.names["user"])
         await api.kept(api.broker.administration.set_user_limits(name, {request.names["limit"]: value}))
         return Response(204)
@@ -268,9 +301,9 @@ class _Permissions:
 
     async def put(self, request: Request) -> Response:
         vhost, user = self._ends(request)
-        body = fields_of(await request.json(), ("configure", "write", "read"))
+        body = PERMISSION.read(await request.json())
         known = bool(self._all(vhost=vhost, user=user))
-        permission = Permission(*(text_of(body, name) for name in ("configure", "write", "read")))
+        permission = Permission(**body)
         await self._api.kept(self._api.broker.administration.set_permission(user, vhost, permission))
         return Response(204 if known else 201)
 
@@ -304,10 +337,10 @@ class _Permissions:
 
     async def put_topic(self, request: Request) -> Response:
         vhost, user = self._ends(request)
-        body = fields_of(await request.json(), ("exchange", "write", "read"))
-        exchange = text_of(body, "exchange")
+        body = TOPIC_PERMISSION.read(await request.json())
+        exchange = body["exchange"]
         known = bool(self._all_topics(vhost=vhost, user=user, exchange=exchange))
-        permission = TopicPermission(text_of(body, "write"), text_of(body, "read"))
+        permission = TopicPermission(body["write"], body["read"])
         await self._api.kept(
             self._api.broker.administration.set_topic_permission(user, vhost, exchange, permission)
         )

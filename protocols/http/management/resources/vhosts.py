@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.http.management import views
-from penstock.protocols.http.management.context import (
-    Management,
-    absent,
-    fields_of,
-    flag_of,
-    number_of_limit,
-    table_of,
-    text_of,
-)
+from penstock.protocols.http.management.bodies import LIMIT, Body, Flag, Given, Number, Table, Text
+from penstock.protocols.http.management.context import Management, absent, fields_of, table_of
 from penstock.protocols.http.management.plots import add_samples
-from penstock.protocols.http.management.resources.users import tags_of
+from penstock.protocols.http.management.resources.users import Tags
 from penstock.protocols.http.server.messages import HttpError, Request, Response, parsed
-from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.router.authorization.permissions import Permission
+from penstock.router.policies.definitions import definition_schema
+from penstock.router.policies.policies import APPLY_TO
 
 if TYPE_CHECKING:
     from penstock.router.policies.policies import Policy
     from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["add", "policy_view"]
+__all__ = ["VHOST", "add", "policy_body", "policy_view"]
+
+VHOST: Final = Body(
+    {
+        "description": Text(),
+        "tags": Tags(),
+        "tracing": Flag(None),
+        "default_queue_type": Given(
+            {"enum": ["classic", "quorum", "stream", "undefined", None], "description": "undefined: none."}
+        ),
+        "metadata": Table("Description, tags and default_queue_type, where they are not given apart."),
+        "worker": Given({"type": "integer", "minimum": 0, "description": "A worker that there is."}),
+    },
+    optional=True,
+)
+
+
+@cache
+def policy_body(*, operator: bool) -> Body:
+    """The body of a policy or an operator policy."""
+    return Body(
+        {
+            "pattern": Given({"type": "string", "description": "A regular expression."}),
+            "definition": Table(inner=definition_schema(operator=operator)),
+            "priority": Number(1 - 2**31, 2**31 - 1, default=0),
+            "apply-to": Given({"enum": sorted(APPLY_TO), "default": "all"}, "all"),
+        },
+        "pattern",
+        "definition",
+    )
+
 
 Item = dict[str, Any]
 
@@ -88,32 +113,29 @@ class _Vhosts:
         api = self._api
         identity = api.require(request)
         raw = await request.body()
-        body: Item = fields_of(parsed(raw)) if raw else {}
-        metadata = table_of(body, "metadata")
+        given: Item = fields_of(parsed(raw)) if raw else {}
+        body = VHOST.read({**table_of(given, "metadata"), **given})
         name = request.names["vhost"]
         known = api.broker.knows(name)
-        said = {**metadata, **body}
         if request.part:
             # Worker 0 has seen to the rest.
-            api.broker.vhost(name).firehose.turn(on=flag_of(said, "tracing"))
+            api.broker.vhost(name).firehose.turn(on=bool(body["tracing"]))
             return Response(204)
         lsn = api.broker.administration.put_vhost(
             name,
-            description=text_of(said, "description") if "description" in said else None,
-            tags=tags_of(said["tags"]) if "tags" in said else None,
-            default_queue_type=text_of(said, "default_queue_type")
-            if said.get("default_queue_type") is not None
-            else None,
-            worker=said.get("worker"),
+            description=body["description"],
+            tags=body["tags"],
+            default_queue_type=body["default_queue_type"],
+            worker=body["worker"],
         )
         if not known and identity.grants is None:
             # As RabbitMQ does it: the user who makes a vhost may use it. A token allows what its issuer says.
             lsn = max(lsn, api.broker.administration.set_permission(identity.username, name, Permission()))
-        if "tracing" in said and name in api.broker.vhosts:
-            api.broker.vhost(name).firehose.turn(on=flag_of(said, "tracing"))
+        if body["tracing"] is not None and name in api.broker.vhosts:
+            api.broker.vhost(name).firehose.turn(on=body["tracing"])
         await api.kept(lsn)
         worker = api.broker.elsewhere(name)
-        if "tracing" in said and worker is not None and api.forwarder is not None:
+        if body["tracing"] is not None and worker is not None and api.forwarder is not None:
             await api.forwarder.settled()
             await api.forwarder.forward(request, worker, api.place, part="tracing", body=raw)
         return Response(204 if known else 201)
@@ -153,7 +175,7 @@ class _Vhosts:
 
     async def put_limit(self, request: Request) -> Response:
         api = self._api
-        value = number_of_limit(await request.json())
+        value = LIMIT.read(await request.json())["value"]
         name = self._known(request)
         await api.kept(api.broker.administration.set_vhost_limits(name, {request.names["limit"]: value}))
         return Response(204)
@@ -214,20 +236,16 @@ class _Policies:
     async def put(self, request: Request) -> Response:
         api = self._api
         vhost = self._vhost(request)
-        body = fields_of(await request.json(), ("pattern", "definition"))
+        body = policy_body(operator=self._operator).read(await request.json())
         name = request.names["name"]
         known = self._known(vhost, name) is not None
-        priority = body.get("priority", 0)
-        if isinstance(priority, str) and priority.isascii() and priority.removeprefix("-").isdigit():
-            priority = int(priority)
-        number = whole(priority)
         lsn = api.broker.administration.put_policy(
             vhost.name,
             name,
             pattern=body["pattern"],
-            definition=table_of(body, "definition"),
-            priority=priority if number is None else number,
-            apply_to=body.get("apply-to", "all"),
+            definition=body["definition"],
+            priority=body["priority"],
+            apply_to=body["apply-to"],
             operator=self._operator,
         )
         await api.kept(lsn)

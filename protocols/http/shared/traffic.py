@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from penstock.router.vhost.vhost import Vhost
 
 __all__ = [
+    "SHORT_PROPERTIES",
     "Messages",
     "Prepared",
     "Shown",
@@ -60,7 +61,7 @@ _HALF: Final = frozenset({"x-penstock-half", "x-penstock-commit", "x-penstock-ro
 _CANCEL: Final = "x-penstock-cancel"
 _SPECIAL: Final = _HALF | {"CC", "BCC", DELIVER_AFTER, DELIVER_AT, DELAY_ID, _CANCEL, PRODUCER, SEQUENCE}
 _PLAIN: Final = {"content_type", "delivery_mode"}
-_SHORT: Final = (
+SHORT_PROPERTIES: Final = (
     "content_type",
     "content_encoding",
     "correlation_id",
@@ -499,7 +500,7 @@ def check_properties(properties: Mapping[str, Any], identity: Identity) -> dict[
                 right = number is not None and 0 <= number < (2**64 if name == "timestamp" else 256)
                 value = number if right else value
             case _:
-                right = name in _SHORT and isinstance(value, str) and len(value.encode()) <= 255
+                right = name in SHORT_PROPERTIES and isinstance(value, str) and len(value.encode()) <= 255
         if not right:
             raise HttpError(400, "bad_request", f"the property {name!r} cannot be {str(value)[:100]!r}")
         checked[name] = value

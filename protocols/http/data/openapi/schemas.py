@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from penstock.protocols.http.data.publishing.bodies import FIELDS
+from penstock.protocols.http.data.streams import DELAYS
 from penstock.protocols.http.shared.fields import Whole
+from penstock.protocols.http.shared.shapes import schema_of
+from penstock.protocols.http.shared.traffic import SHORT_PROPERTIES
 from penstock.protocols.http.webhooks import settings as webhooks
+from penstock.protocols.http.webhooks.answers import WEBHOOK
 from penstock.protocols.http.webhooks.handlers import SIGNING
 from penstock.protocols.http.webhooks.security import auth
 
@@ -20,6 +24,7 @@ __all__ = [
     "TEXT",
     "TIME",
     "Json",
+    "answer",
     "object_",
     "publish_to",
     "ref",
@@ -80,6 +85,19 @@ def object_(properties: Json, *required: str, closed: bool = False) -> Json:
     return schema
 
 
+def answer(schema: Json) -> Json:
+    """The schema of an answer: its objects, at any depth, have no other properties than those it names."""
+    closed = {
+        name: answer(inner) if isinstance(inner, dict) else [answer(one) for one in inner]
+        for name, inner in schema.items()
+        if name in ("items", "anyOf", "oneOf")
+    }
+    if "properties" in schema:
+        named = {name: answer(inner) for name, inner in schema["properties"].items()}
+        closed |= {"properties": named, "additionalProperties": False}
+    return {**schema, **closed}
+
+
 def since(*ends: str) -> Json:
     """The schema of a text for a start: these ends, a position, a time, or a time ago."""
     return {"anyOf": [*([{"enum": list(ends)}] if ends else []), _POSITION, AGO, TIME]}
@@ -128,7 +146,12 @@ def publish_to(to: str | None = None, *, later: bool = True) -> Json:
 
 
 def schemas() -> Json:
-    """Each by its name."""
+    """Each by its name; those that are answers are whole."""
+    answered = {name: answer(schema) for name, schema in _answered().items()}
+    return {"Publish": publish_to(), **_taken(), **answered}
+
+
+def _answered() -> Json:
     text_or_none = {"type": ["string", "null"]}
     result = object_(
         {
@@ -154,6 +177,12 @@ def schemas() -> Json:
             "redelivered": {"type": "boolean"},
             "published_at": {"type": "integer", "description": "Milliseconds since the epoch."},
             "headers": {"type": "object"},
+            **{name: TEXT for name in SHORT_PROPERTIES},
+            **{name: {"type": "integer"} for name in ("delivery_mode", "priority", "timestamp")},
+            "protocol": {
+                "enum": ["amqp", "mqtt"],
+                "description": "Of its publisher; of one message.",
+            },
             "value": TEXT,
             "value_b64": TEXT,
         },
@@ -226,6 +255,11 @@ def schemas() -> Json:
                 "lag": {"type": "integer"},
                 "head_age_ms": {"type": ["integer", "null"]},
                 "consumers": {"type": "integer"},
+                "delivered": {"type": "integer"},
+                "acknowledged": {"type": "integer"},
+                "requeued": {"type": "integer"},
+                **{name: {"type": ["integer", "null"]} for name in (*DELAYS, "max_deliveries")},
+                "dead_letter": text_or_none,
             },
             "name",
             "stream",
@@ -238,26 +272,13 @@ def schemas() -> Json:
             "head_age_ms",
             "consumers",
         ),
-        "Publish": publish_to(),
-        "Event": {
-            **object_(
-                {
-                    "specversion": {"const": "1.0"},
-                    "id": {"type": "string", "minLength": 1},
-                    "source": {"type": "string", "minLength": 1},
-                    "type": {"type": "string", "minLength": 1},
-                    "partitionkey": {"type": "string", "maxLength": 255, "description": "At most 255 bytes."},
-                    "data_base64": {"type": "string", "contentEncoding": "base64", "pattern": _BASE64},
-                },
-                "specversion",
-                "id",
-                "source",
-                "type",
-            ),
-            "propertyNames": {"pattern": "^[a-z0-9_]{1,200}$"},
-            "description": _WIDEST,
-        },
-        "Results": object_({"results": {"type": "array", "items": result}}, "results"),
+        "Results": object_(
+            {
+                "results": {"type": "array", "items": result},
+                "duplicate": {"type": "boolean", "description": "Of a transaction: it was done before."},
+            },
+            "results",
+        ),
         "Settled": object_(
             {
                 "results": {
@@ -280,6 +301,30 @@ def schemas() -> Json:
             "first_offset",
             "next_offset",
         ),
+        "Webhook": schema_of({**WEBHOOK, "secret?": str}),
+    }
+
+
+def _taken() -> Json:
+    return {
+        "Event": {
+            **object_(
+                {
+                    "specversion": {"const": "1.0"},
+                    "id": {"type": "string", "minLength": 1},
+                    "source": {"type": "string", "minLength": 1},
+                    "type": {"type": "string", "minLength": 1},
+                    "partitionkey": {"type": "string", "maxLength": 255, "description": "At most 255 bytes."},
+                    "data_base64": {"type": "string", "contentEncoding": "base64", "pattern": _BASE64},
+                },
+                "specversion",
+                "id",
+                "source",
+                "type",
+            ),
+            "propertyNames": {"pattern": "^[a-z0-9_]{1,200}$"},
+            "description": _WIDEST,
+        },
         "WebhookSettings": object_(
             {
                 "source": {
@@ -352,29 +397,6 @@ def schemas() -> Json:
             "source",
             "url",
             closed=True,
-        ),
-        "Webhook": object_(
-            {
-                "name": TEXT,
-                "vhost": TEXT,
-                "user": TEXT,
-                "state": TEXT,
-                "reason": TEXT,
-                "source": {"type": "object"},
-                "url": TEXT,
-                "secret": {"type": "string", "description": "Of a webhook that was made just now."},
-                "public_key": text_or_none,
-                "backlog": {"type": "integer"},
-                "dead": {"type": "integer"},
-                "delivered": {"type": "integer"},
-                "last_status": {"type": "integer"},
-                "last_error": TEXT,
-            },
-            "name",
-            "vhost",
-            "state",
-            "source",
-            "url",
         ),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.protocols.http.data.openapi.schemas import SECRET, TEXT, Json, object_, ref, since
 from penstock.protocols.http.data.openapi.words import listed, operation
+from penstock.protocols.http.webhooks.endpoint import Outcome
 from penstock.protocols.http.webhooks.handlers import OVERLAP_MS, REDRIVE
 
 __all__ = ["webhooks"]
@@ -12,7 +13,15 @@ __all__ = ["webhooks"]
 def webhooks(read: list[Json]) -> Json:
     one, shown = "/webhooks/{name}", ref("Webhook")
     time = since()
-    accepted = {"type": "object"}
+    tested = object_(
+        {
+            "result": {"enum": [one.value for one in Outcome]},
+            "status": {"type": "integer"},
+            "answer": TEXT,
+            "ms": {"type": "number"},
+        },
+        *("result", "status", "answer", "ms"),
+    )
     return {
         "/webhooks": {"get": listed("All webhooks.", "webhooks", shown)},
         one: {
@@ -39,11 +48,22 @@ def webhooks(read: list[Json]) -> Json:
                 },
             )
         },
-        f"{one}/test": {"post": operation("Send a message that is in no queue.", {200: accepted})},
+        f"{one}/test": {"post": operation("Send a message that is in no queue.", {200: tested})},
         f"{one}/rotate-secret": {
             "post": operation(
                 "A new secret beside the old one.",
-                {200: object_({"secret": TEXT}, "secret")},
+                {
+                    200: object_(
+                        {
+                            "secret": TEXT,
+                            "public_key": {"type": ["string", "null"]},
+                            "retire_at": {"type": "integer", "description": "Of the old one; ms since 1970."},
+                        },
+                        "secret",
+                        "public_key",
+                        "retire_at",
+                    )
+                },
                 body=object_(
                     {
                         "overlap_ms": OVERLAP_MS.schema(),
@@ -57,14 +77,14 @@ def webhooks(read: list[Json]) -> Json:
         f"{one}/replay": {
             "post": operation(
                 "Send again what was sent.",
-                {202: accepted},
+                {202: object_({"from": TEXT, "to": TEXT}, "from", "to")},
                 body=object_({"from": time, "to": time}, "from"),
             )
         },
         f"{one}/redrive": {
             "post": operation(
                 "Send its dead letters again.",
-                {202: accepted},
+                {202: object_({"messages": {"type": "integer"}}, "messages")},
                 body=object_({"max": REDRIVE.schema()}),
                 optional=True,
             )

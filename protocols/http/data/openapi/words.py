@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.protocols.http.data.openapi.schemas import TEXT, Json, object_, ref
+from penstock.protocols.http.data.openapi.schemas import TEXT, Json, answer, object_, ref
 from penstock.protocols.http.shared.pages import MAX
 
 __all__ = ["HANDLES", "listed", "operation", "query"]
@@ -37,7 +37,7 @@ def operation(
     problem = {"application/problem+json": {"schema": ref("Problem")}}
     responses: Json = {"default": {"description": "It was refused.", "content": problem}}
     for status, schema in answers.items():
-        content = {media: {"schema": schema}} if schema is not None else None
+        content = {media: {"schema": answer(schema)}} if schema is not None else None
         responses[str(status)] = {"description": "Done.", **({"content": content} if content else {})}
     operation: Json = {"summary": summary, "responses": responses}
     if parameters:
@@ -52,9 +52,9 @@ def operation(
 
 def listed(summary: str, name: str, item: Json, *parameters: Json) -> Json:
     """A list that is read page by page."""
-    answer = object_({name: {"type": "array", "items": item}, "next_page_token": TEXT}, name)
+    page = object_({name: {"type": "array", "items": item}, "next_page_token": TEXT}, name)
     paging = [
         query("max", MAX.schema(), "So many at most."),
         query("page_token", {"type": "string", "pattern": "^[A-Za-z0-9_-]*$"}, "As the page before gave it."),
     ]
-    return operation(summary, {200: answer}, parameters=[*paging, *parameters])
+    return operation(summary, {200: page}, parameters=[*paging, *parameters])

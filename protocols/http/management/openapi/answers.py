@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from penstock.protocols.http.management.node.overview import CHURN, FIGURES, MEMORY_PARTS
-from penstock.protocols.http.management.openapi.shapes import Choice, Named, Shape
 from penstock.protocols.http.management.rates import TOTALS
 from penstock.protocols.http.management.views import MESSAGE_STATS
-from penstock.protocols.http.webhooks.endpoint import STATES, Outcome
+from penstock.protocols.http.shared.shapes import Choice, Named, Shape
+from penstock.protocols.http.webhooks.answers import WEBHOOK
 
 __all__ = ["ANSWERS", "HEALTH", "LISTS", "SHAPES"]
 
@@ -102,44 +102,6 @@ _LINK: Final = {
     "faults": int,
     "reason?": str,
     "retry_in_s?": float,
-}
-_WEBHOOK: Final = {
-    "name": str,
-    "vhost": str,
-    "user": str,
-    "source": {str: str},
-    "url": str,
-    "method": str,
-    "headers": {str: str},
-    "format": str,
-    "ordering": str,
-    "ordering_key": str,
-    "max_inflight": int,
-    "timeout_ms": int,
-    "batch": {"max_messages": int, "max_bytes": int, "linger_ms": int},
-    "filter": {"routing_key": str, "headers": dict, "types": [str]},
-    "retry": {"schedule_ms": [int], "max_age_ms": int, "refused_attempts": int},
-    "disable_after_ms": int,
-    "verify": str,
-    "auth": {str: str},
-    "signing": str,
-    "public_key": _TEXT_OR_NONE,
-    "secrets": int,
-    "state": Choice(*STATES),
-    "reason": str,
-    "backlog": int,
-    "held": int,
-    "in_flight": int,
-    "concurrency": int,
-    "resting_ms": int,
-    "dead": int,
-    "requests": int,
-    "results": {one.value: int for one in Outcome},
-    "delivered": int,
-    "filtered": int,
-    "last_status": int,
-    "last_error": str,
-    "last_at": int,
 }
 _PERMISSION: Final = {"user": str, "vhost": str, "configure": str, "write": str, "read": str}
 _TOPIC_PERMISSION: Final = {"user": str, "vhost": str, "exchange": str, "write": str, "read": str}
@@ -452,7 +414,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         "messages_ready": (int, None),
         "refused": int,
     },
-    "Webhook": _WEBHOOK,
+    "Webhook": WEBHOOK,
     "Retained": {
         "vhost": str,
         "name": str,

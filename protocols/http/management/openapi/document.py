@@ -9,7 +9,7 @@ from penstock import __version__
 from penstock.protocols.http.management.openapi.answers import ANSWERS, HEALTH, LISTS, SHAPES
 from penstock.protocols.http.management.openapi.bodies import bodies
 from penstock.protocols.http.management.openapi.parameters import in_path, in_query
-from penstock.protocols.http.management.openapi.shapes import Named, Shape, schema_of
+from penstock.protocols.http.shared.shapes import Named, Shape, schema_of
 
 __all__ = ["document"]
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,9 @@ from tests.support.limits import LIMIT_S
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
 
 
+Fork = Callable[..., ForkedProcess]
+
+
 @pytest.fixture(scope="module")
 def forks() -> Iterator[Forks]:
     made = Forks()
@@ -27,20 +30,32 @@ def forks() -> Iterator[Forks]:
     made.close()
 
 
-def fork(forks: Forks, folder: Path, *words: str, **variables: str) -> ForkedProcess:
-    command = [sys.executable, "-m", "penstock", *words]
-    with (folder / "output").open("wb") as output:
-        for _ in range(2):
-            if found := forks.start(command, output, folder, {**ENVIRONMENT, **variables}):
-                return found
-    raise AssertionError("it was not forked")
+@pytest.fixture
+def fork(forks: Forks) -> Iterator[Fork]:
+    """Forks a command in a folder; those that still run at the end of the test are killed."""
+    started: list[ForkedProcess] = []
+
+    def start(folder: Path, *words: str, **variables: str) -> ForkedProcess:
+        command = [sys.executable, "-m", "penstock", *words]
+        with (folder / "output").open("wb") as output:
+            for _ in range(2):
+                if found := forks.start(command, output, folder, {**ENVIRONMENT, **variables}):
+                    started.append(found)
+                    return found
+        raise AssertionError("it was not forked")
+
+    yield start
+    for one in started:
+        if one.poll() is None:
+            one.kill()
+            one.wait(LIMIT_S)
 
 
-def test_it_does_and_prints_the_same(forks: Forks, tmp_path: Path) -> None:
+def test_it_does_and_prints_the_same(fork: Fork, tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text("[log]\nsegment_bytes = '3MiB'\n")
     words = ("config", "show", "--config", "penstock.toml")
     variables = {"PENSTOCK__LOG__FSYNC": "never"}
-    assert fork(forks, tmp_path, *words, **variables).wait(LIMIT_S) == 0
+    assert fork(tmp_path, *words, **variables).wait(LIMIT_S) == 0
     other = subprocess.run(
         [sys.executable, "-m", "penstock", *words],
         cwd=tmp_path,
@@ -52,19 +67,19 @@ def test_it_does_and_prints_the_same(forks: Forks, tmp_path: Path) -> None:
     assert b"never" in other.stdout
 
 
-def test_exit_codes_are_those_of_the_command(forks: Forks, tmp_path: Path) -> None:
-    assert fork(forks, tmp_path, "make-coffee").wait(LIMIT_S) == 2
+def test_exit_codes_are_those_of_the_command(fork: Fork, tmp_path: Path) -> None:
+    assert fork(tmp_path, "make-coffee").wait(LIMIT_S) == 2
     assert b"no command 'make-coffee'" in (tmp_path / "output").read_bytes()
 
 
-def test_a_signal_ends_just_one_gateway(forks: Forks, tmp_path: Path) -> None:
+def test_a_signal_ends_just_one_gateway(fork: Fork, tmp_path: Path) -> None:
     listeners = {"management": "", "metrics": "", "http": "", "native": "", "amqp": "127.0.0.1:0", "mqtt": ""}
     settings = [word for name, to in listeners.items() for word in ("--set", f"{name}.listen={to}")]
     made = []
     for name in ("a", "b"):
         folder = tmp_path / name
         folder.mkdir()
-        made.append(fork(forks, folder, "serve", "--data", str(folder / "data"), *settings))
+        made.append(fork(folder, "serve", "--data", str(folder / "data"), *settings))
     first, second = made
     first.kill()
     assert first.wait(LIMIT_S) == -signal.SIGKILL

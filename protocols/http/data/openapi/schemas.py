@@ -87,7 +87,7 @@ def object_(properties: Json, *required: str, closed: bool = False) -> Json:
 
 def answer(schema: Json) -> Json:
     """The schema of an answer: its objects, at any depth, have no other properties than those it names."""
-    closed = {
+    closed: Json = {
         name: answer(inner) if isinstance(inner, dict) else [answer(one) for one in inner]
         for name, inner in schema.items()
         if name in ("items", "anyOf", "oneOf")

@@ -211,7 +211,7 @@ cdef void decode_runs(StateReader reader, uint64_t mark, Runs** runs) except *:
 
 
 cdef dict decode_notes(StateReader reader, uint64_t mark):
-    """What follows the runs: notes by position; None: nothing does."""
+    """The notes behind the runs, by position; None: there are none."""
     cdef uint64_t n, pos, size
     cdef dict notes = {}
     if reader.at == len(reader.data):

@@ -159,6 +159,7 @@ def test_importing_it_imports_no_other_part_of_penstock_and_no_library() -> None
         "penstock.config.tls_hosts",
         "penstock.config.users",
         "penstock.errors",
+        "penstock.lazy_dataclass",
     }
     assert not {"asyncio", "uvloop", "orjson", "pamqp"} & set(loaded.stdout.split())
 

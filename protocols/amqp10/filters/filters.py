@@ -65,7 +65,7 @@ class Filters:
         self.of_stream = False
         """One of them has a meaning for streams only."""
         self.text = ""
-        """What they say, the same for equal ones."""
+        """Their meaning as text, the same for equal ones."""
         for described in filters.values():
             self._add(described)
         self.text = " & ".join(sorted(self._said))

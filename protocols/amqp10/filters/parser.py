@@ -13,7 +13,7 @@
     product     unary, separated by * / %
     unary       + unary | - unary | constant | identifier | UTC() | ( condition )
 
-Words of the grammar have any case. What nests, nests at most `_DEPTH_MAX` deep, and there are at most
+Words of the grammar have any case. Expressions nest at most `_DEPTH_MAX` deep, and there are at most
 `_NODES_MAX` operations, so a message costs a bounded time. The function is recursive no deeper than the text.
 """
 

@@ -52,7 +52,7 @@ def document(routes: Iterable[tuple[str, str]]) -> Json:
 
 
 def _responses(method: str, path: str) -> Json:
-    """What a route answers, by status."""
+    """The answers of a route, by status."""
     refused = {
         "4XX": _json("It was refused.", Named("Error")),
         "503": _json("The log has failed, or another worker did not answer.", Named("Error")),

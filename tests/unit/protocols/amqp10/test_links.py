@@ -349,7 +349,7 @@ def coloured(color: str) -> bytes:
     )
 
 
-def test_what_does_not_pass_a_private_queue_is_done(peer: Peer) -> None:
+def test_messages_that_do_not_pass_a_private_queue_are_done(peer: Peer) -> None:
     receiver = peer.attach(Source("topic://t", filter=selector("color = 'red'")))
     peer.credit(receiver, 2)
     sender = peer.attach(Target("topic://t"))

@@ -5,7 +5,8 @@ python -m bench.connections [--only PART] [--seconds S] [--repeat N] [--brokers 
 All brokers run at once on free loopback ports and take turns row by row, so that a slow minute of the machine
 hits all of them. The medians of the runs are printed as a table: CPU of the broker's processes per delivered
 message, messages per second, latencies, and system calls per message where `perf` can count them. "limit" is
-limit.c, which receives and sends and does nothing else. `bar` says what the row's peer allows penstock.
+limit.c, which receives and sends and does nothing else. penstock-settled confirms durable messages that are
+settled at once without the disk (`log.confirm_settled`). `bar` says what the row's peer allows penstock.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.connections.drive import opened
@@ -32,7 +34,9 @@ from bench.load import LoadFailed
 from tests.support.brokers import BrokerMissing, Gateway, Mosquitto, RabbitMQ, free_port
 
 HERE = Path(__file__).parent
-BROKERS = ("penstock", "mosquitto", "rabbitmq", "limit")
+SETTLED = "penstock-settled"
+"""penstock with `log.confirm_settled`; only for rows where that matters."""
+BROKERS = ("penstock", SETTLED, "mosquitto", "rabbitmq", "limit")
 PEERS = {"mqtt": "mosquitto", "amqp": "rabbitmq"}
 
 
@@ -75,8 +79,13 @@ def started(name: str, folder: Path) -> Iterator[Place]:
             finally:
                 process.kill()
         return
-    kind = {"penstock": Gateway, "mosquitto": Mosquitto, "rabbitmq": RabbitMQ}[name]
-    with kind(folder / name) as broker:
+    kinds: dict[str, Callable[[Path], Gateway | Mosquitto | RabbitMQ]] = {
+        "penstock": Gateway,
+        SETTLED: partial(Gateway, settings={"log.confirm_settled": "true"}),
+        "mosquitto": Mosquitto,
+        "rabbitmq": RabbitMQ,
+    }
+    with kinds[name](folder / name) as broker:
         yield Place(
             broker.pid,
             broker.mqtt_port if "mqtt" in broker.speaks else 0,
@@ -150,7 +159,7 @@ def report(row: Row, found: dict[str, Run]) -> str:
     peer = found.get(PEERS[row.protocol])
     for name, run in found.items():
         bar = ""
-        if name == "penstock" and peer is not None:
+        if name in ("penstock", SETTLED) and peer is not None:
             ratio = run.cpu_us / peer.cpu_us
             bar = f"{ratio:.2f} of {row.bar:g}{'' if ratio <= row.bar else ' MISSED'}"
         lines.append(
@@ -189,7 +198,7 @@ def main() -> None:
             runs: dict[str, list[Run]] = {}
             for _ in range(options.repeat):
                 for name, place in places.items():
-                    if not place.port(row):
+                    if not place.port(row) or (name == SETTLED and not row.settles_at_once):
                         continue
                     try:
                         runs.setdefault(name, []).append(measure(row, place, options.seconds))

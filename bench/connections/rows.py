@@ -39,6 +39,11 @@ class Row:
         return not self.rate
 
     @property
+    def settles_at_once(self) -> bool:
+        """Whether durable messages are settled as soon as they are delivered."""
+        return self.durable and not self.acknowledges
+
+    @property
     def copies(self) -> int:
         """How often a message is delivered."""
         return 1 if self.pairs or self.protocol == "amqp" else self.consumers

@@ -32,6 +32,7 @@ from tests.support.brokers import ROOT, BrokerMissing, Gateway, free_port
 from tests.support.certificates import Authority
 from tests.support.cluster import Node, make_brokers, make_nodes, secured, wait_for_owner
 from tests.support.data_plane import until
+from tests.support.documented import documented, placed
 from tests.support.proxy import Links
 
 JARS = ROOT / "build" / "kafka"
@@ -102,11 +103,18 @@ def give(folder: Path, node: Node) -> None:
     shutil.copytree(folder, node.data_dir, dirs_exist_ok=True)
 
 
-def cluster(node: Node, *words: str) -> str:
-    """The output of `penstock cluster` with the settings of a node."""
+LINES = {
+    words[1]: words for words in documented(r"cluster (status|handover|rebuild).*") if "--config" in words
+}
+"""The commands of the pages, by verb: each with node.toml."""
+
+
+def cluster(node: Node, verb: str, *more: str, of: str = "") -> str:
+    """The output of a line of the pages with the settings of a node; `of` stands for NODE."""
+    (node.folder / "node.toml").write_text("")
     sets = [word for key, value in node.settings.items() for word in ("--set", f"{key}={value}")]
-    command = [sys.executable, "-m", "penstock", "cluster", *words, *sets]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    command = [sys.executable, "-m", "penstock", *placed(LINES[verb], {"NODE": of}), *more, *sets]
+    done = subprocess.run(command, cwd=node.folder, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done
     return done.stdout
 
@@ -133,11 +141,11 @@ def test_one_machine_becomes_a_cluster_and_a_cluster_one_machine(
         error = refusal(foreign)
         assert "holds a log of its own" in error and "move the folder away" in error
         assert contents(foreign.data_dir) == contents(own_log)
-        assert cluster(first, "handover", "--to", "b") == "b is the owner, before it was a\n"
+        assert cluster(first, "handover") == "b is the owner, before it was a\n"
         assert wait_for_owner([second]) is second
         shown = json.loads(cluster(first, "status", "-o", "json"))
         assert [(node["node"], node["role"]) for node in shown["nodes"]][1] == ("b", "owner")
-        told = cluster(second, "rebuild", "a")
+        told = cluster(second, "rebuild", of="a")
         assert told == "a makes its folder anew; `penstock cluster status` shows how far it is\n"
         until(lambda: "made anew from the journal: an administrator asked for it" in first.log_text())
     last = Gateway(tmp_path / "node-b", ports=(second.amqp_port, second.mqtt_port))

@@ -15,6 +15,7 @@ import pytest
 from penstock.cli import main
 from tests.support.brokers import ROOT, BrokerMissing, Gateway, Mosquitto
 from tests.support.data_plane import until
+from tests.support.documented import documented, placed
 from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 from tests.support.mqtt_devices import Device
@@ -95,6 +96,12 @@ def moved(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ga
 def target(gateway: Gateway, folder: Path) -> list[str]:
     url = f"http://guest:guest@127.0.0.1:{gateway.ports['management']}"
     return ["--url", url, "--mqtt", f"127.0.0.1:{gateway.mqtt_port}", "--state", str(folder / "state.json")]
+
+
+def test_the_lines_of_the_pages_are_commands(source: Path, tmp_path: Path) -> None:
+    stand_ins = {"mosquitto.conf": str(source), "penstock.toml": str(tmp_path / "penstock.toml")}
+    for words in documented(r"migrate mosquitto mosquitto.*"):
+        assert main(placed(words, stand_ins)) == 0
 
 
 def test_the_dry_run_says_the_fate_of_each_line(source: Path, capsys: pytest.CaptureFixture[str]) -> None:

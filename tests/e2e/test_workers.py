@@ -29,8 +29,10 @@ from proton.utils import BlockingConnection
 from websockets.sync.client import connect as websocket
 
 import penstock
+from penstock.cli import main
 from tests.support.brokers import ROOT, BrokerFailed, Gateway
 from tests.support.certificates import Authority
+from tests.support.documented import documented, placed
 from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 from tests.support.workers import WAIT_S, amqp, pids, until
@@ -329,6 +331,16 @@ def test_a_connection_is_found_and_closed_wherever_it_is(gateway: Gateway) -> No
             assert one.get(f"connections/{named[0]}")["vhost"] == "b"
             assert one.status("DELETE", f"connections/{named[0]}") == 204
             closed_by_broker(connection)
+
+
+def test_the_line_of_the_pages_makes_a_vhost_in_a_worker(
+    gateway: Gateway, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_URL", f"http://guest:guest@127.0.0.1:{gateway.ports['management']}")
+    for words in documented(r"vhosts create NAME --worker 1"):
+        assert main(placed(words, {"NAME": "of-one"})) == 0
+    assert api.get("vhosts/of-one")["worker"] == 1
+    assert api.status("DELETE", "vhosts/of-one") == 204
 
 
 def test_stopping_the_application_stops_it_in_every_worker(gateway: Gateway) -> None:

@@ -169,7 +169,7 @@ fuzz: $(STAMPS)/extras kernels  ## search for inputs that break the kernels, lon
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q --timeout 7200 tests/property tests/e2e/test_sharing.py $(ARGS)
 
 .PHONY: fuzz-http
-fuzz-http: $(STAMPS)/extras kernels  ## sends 3,000 requests that the OpenAPI documents allow, and fails if one is a fault or refused without a word
+fuzz-http: $(STAMPS)/extras kernels  ## sends 5,000 requests that the OpenAPI documents allow, and fails if one is a fault or refused without a word
 	OPENAPI_EXAMPLES=40 $(BIN)/python -m pytest -q --timeout 7200 tests/e2e/test_openapi.py tests/e2e/test_management_openapi.py $(ARGS)
 
 ## Maintain

@@ -31,10 +31,10 @@ class Block:
 
 
 def commands(page: Path, *programs: str) -> list[str]:
-    """The commands of a page's `sh` blocks, marked or not, that run one of these programs, in any folder."""
+    """The commands of a page that run one of these programs, in any folder, in marked blocks or not."""
     text = (ROOT / page).read_text()
     found = []
-    for match in re.finditer(r"^```sh\n(.*?)^```$", text, re.M | re.S):
+    for match in re.finditer(r"^```(?:sh|bash)\n(.*?)^```$", text, re.M | re.S):
         for line in match[1].replace("\\\n", " ").splitlines():
             if line.split(" ", 1)[0].rpartition("/")[2] in programs:
                 found.append(line)

@@ -32,7 +32,7 @@ VALUES = st.lists(st.integers(0, 2), min_size=5, max_size=5)
 
 
 def body(shape: list[dict[str, Any]]) -> dict[str, Any]:
-    """The body of a class whose fields are a0, a1, ...; those with a default come last."""
+    """The namespace of a class with the fields a0, a1, ...; those with a default come last."""
     shape = sorted(shape, key=lambda one: bool(one["with_default"]))
     namespace: dict[str, Any] = {"__annotations__": {"TAG": "ClassVar[int]"}, "TAG": 7, "__doc__": "Made up."}
     for at, one in enumerate(shape):
@@ -45,7 +45,7 @@ def body(shape: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """The result of a call: its value, or the error."""
+    """The value of a call, or its error."""
     try:
         return call()
     except Exception as error:
@@ -126,7 +126,7 @@ def test_fields_that_are_not_given_are_set_afterwards() -> None:
         Named([4], "a", 1)  # type: ignore[call-arg]
 
 
-def test_methods_written_in_the_class_stay() -> None:
+def test_methods_that_the_class_has_stay() -> None:
     @lazy(eq=False)
     class Own:
         x: int

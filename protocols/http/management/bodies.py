@@ -96,9 +96,9 @@ class Text(NamedTuple):
     default: str | None = None
     description: str = ""
     most: int = 0
-    """The longest one, for the schema; 0: any. The user of the text checks it, in bytes."""
+    """The longest one, for the schema; 0: any. The part that uses the text checks it, in bytes."""
     options: Sequence[str] = ()
-    """The texts there are, for the schema. The user of the text checks it."""
+    """The texts there are, for the schema. The part that uses the text checks it."""
 
     def read(self, name: str, value: Any) -> str:
         return text_of({name: value}, name)
@@ -185,7 +185,7 @@ class Table(NamedTuple):
 
     description: str = ""
     inner: Json | None = None
-    """The schema of the object, where one is known. The user of the table checks it."""
+    """The schema of the object, where one is known. The part that uses the table checks it."""
 
     @property
     def default(self) -> Json:
@@ -213,7 +213,7 @@ class Given(NamedTuple):
 
 
 class _Bound(NamedTuple):
-    """The value of a limit; 5.0 is 5. The part that keeps the limit checks it."""
+    """The value of a limit; 5.0 is 5. The broker checks it."""
 
     default: Any = None
 

@@ -108,6 +108,10 @@ log-faults: $(STAMPS)/extras kernels  ## fail every call that a log makes of the
 cluster-faults: $(STAMPS)/extras kernels  ## kill, freeze, cut off and hand over nodes and brokers of a cluster: FAULTS=200 SEED=7 (needs Java and Maven)
 	$(BIN)/python -m tests.cluster.campaign --faults $(or $(FAULTS),29) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+.PHONY: amqp10-clients
+amqp10-clients: $(STAMPS)/extras kernels  ## RabbitMQ's client for Go and fe2o3-amqp for Rust over AMQP 1.0, which take minutes to build (needs Go 1.24 and Cargo)
+	$(BIN)/python -m pytest -q -p no:xdist --timeout 1800 tests/clients $(ARGS)
+
 .PHONY: cluster-clients
 cluster-clients: $(STAMPS)/extras kernels  ## pika, aio-pika, Celery, paho and webhooks over takeovers: TAKEOVERS=10 (needs Java and Maven)
 	$(BIN)/python -m tests.cluster.clients --takeovers $(or $(TAKEOVERS),10) $(ARGS)

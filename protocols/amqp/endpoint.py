@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from penstock import __version__
@@ -16,6 +16,7 @@ from penstock.protocols.amqp.session.session import Session
 from penstock.protocols.amqp.session.state import State
 from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.listening.speaker import Speaker, SpokenConnection
+from penstock.protocols.listening.websocket_rules import WebSocketRules
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ServerOptions, wire
 from penstock.protocols.net.connection_info import ConnectionInfo
@@ -40,6 +41,14 @@ class AmqpConfig(Protocol):
     def address(self) -> Address | None: ...
     @property
     def tls_address(self) -> Address | None: ...
+    @property
+    def ws_listen(self) -> str: ...
+    @property
+    def wss_listen(self) -> str: ...
+    @property
+    def ws_paths(self) -> Sequence[str]: ...
+    @property
+    def ws_origins(self) -> Sequence[str]: ...
     @property
     def frame_max(self) -> int: ...
     @property
@@ -138,7 +147,7 @@ async def serve(
     shared: ProcessContext | None = None,
     other: Other | None = None,
 ) -> FrontEnd:
-    """Listen at every configured address, until `FrontEnd.drain`; `amqp.tls_address` needs `shared.tls`.
+    """Listen at every configured address, until `FrontEnd.drain`; those with TLS need `shared.tls`.
 
     `other` serves the clients whose header is that of AMQP 1.0.
 
@@ -166,5 +175,13 @@ async def serve(
         front_end.open("amqp", amqp.address, connection)
     if amqp.tls_address is not None and shared.tls is not None:
         front_end.open("amqps", amqp.tls_address, connection, option="tls_listen", tls=shared.tls.layer())
+    rules = WebSocketRules(paths=amqp.ws_paths, subprotocols=("amqp",), origins=amqp.ws_origins)
+    if amqp.ws_listen:
+        address = Address.parse(amqp.ws_listen)
+        front_end.open("amqp_ws", address, connection, option="ws_listen", websocket=rules)
+    if amqp.wss_listen and shared.tls is not None:
+        address = Address.parse(amqp.wss_listen)
+        layer = shared.tls.layer("http/1.1")
+        front_end.open("amqp_wss", address, connection, option="wss_listen", tls=layer, websocket=rules)
     front_end.follow(broker.log, broker.quotas)
     return front_end

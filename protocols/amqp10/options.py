@@ -26,4 +26,6 @@ class Options:
     channel_max: int = 2047
     heartbeat_s: int = 60
     max_message_bytes: int = 128 << 20
+    address_v1: bool = False
+    """Addresses of RabbitMQ 3 are some, too."""
     allow_anonymous: Literal["loopback"] | bool = False

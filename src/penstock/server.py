@@ -46,7 +46,6 @@ from penstock.protocols.amqp import endpoint as amqp
 from penstock.protocols.amqp.codec.errors import answer
 from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties, headers_of
 from penstock.protocols.amqp.messages import dead_letters, delay
-from penstock.protocols.amqp10.messages.annotating import annotated
 from penstock.protocols.amqp10.options import Options as Amqp10Options
 from penstock.protocols.http import serve as http
 from penstock.protocols.http.management.definitions.loading import Import, load_file, load_parts
@@ -80,6 +79,7 @@ __all__ = ["Parts", "open_log", "open_tls", "running", "serve", "work"]
 
 if TYPE_CHECKING:
     from penstock.cluster.replica import Replica
+    from penstock.log_core.batch._batch import Record
     from penstock.protocols.listening.speaker import Speaker, SpokenConnection
 
 logger = logging.getLogger("penstock.server")
@@ -95,7 +95,7 @@ def serve(config: Config, load: Callable[[], Config] | None = None) -> int:
 
     Prints one line on standard output when clients can connect:
     `ready amqp=HOST:PORT mqtt=HOST:PORT data=DIR` (only the listeners that are on; the others are amqps,
-    mqtts, ws and wss).
+    amqp_ws, amqp_wss, mqtts, ws and wss).
 
     Returns:
         0 after a clean stop, 1 when the log failed while serving.
@@ -119,6 +119,7 @@ def serve(config: Config, load: Callable[[], Config] | None = None) -> int:
 def _amqp10_speaker(broker: Broker, config: Config) -> Callable[[SpokenConnection], Speaker[Any]]:
     """A function that makes a connection speak AMQP 1.0."""
     options = Amqp10Options(
+        address_v1=config.amqp.address_v1,
         frame_max=config.amqp.frame_max,
         channel_max=config.amqp.channel_max,
         heartbeat_s=config.amqp.heartbeat_s,
@@ -133,6 +134,13 @@ def _amqp10_speaker(broker: Broker, config: Config) -> Callable[[SpokenConnectio
         return Amqp10(connection, broker, options)
 
     return speak
+
+
+def _annotated(record: Record, note: bytes) -> Record:
+    """The record with the annotations that consumers of AMQP 1.0 left on it."""
+    from penstock.protocols.amqp10.messages.annotating import annotated  # as above
+
+    return annotated(record, note)
 
 
 def _allow_open_files() -> None:
@@ -315,7 +323,7 @@ async def running(
         name=gateway_name(config, replica),
     )
     broker.headers_of = headers_of
-    broker.annotated = annotated
+    broker.annotated = _annotated
     registry = Registry()
     registry.memory = memory = watch_memory(config, log, tick)
     front_ends = registry.front_ends

@@ -110,6 +110,7 @@ class Channel(ChannelCore):
             raise SessionError("amqp:session:handle-in-use", f"handle {attach.handle} is in use")
         if attach.handle > LINKS_MAX:
             raise SessionError("amqp:not-allowed", f"handles go up to {LINKS_MAX}")
+        self.session.steal(attach.name, attach.role)
         try:
             link = _link(self, attach)
         except PenstockError as error:
@@ -221,6 +222,12 @@ class Channel(ChannelCore):
         link.detached()
         self._closing.add(link.handle)
         self.send(Detach(link.handle, True, error))
+
+    def steal(self, name: str, role: bool) -> None:
+        """Detach the link of this name in this direction, if there is one: it is attached elsewhere."""
+        for link in list(self.links.values()):
+            if link.name == name and link.answer.role is not role:
+                self._refuse(link, Error("amqp:link:stolen", f"the link '{name}' is attached elsewhere"))
 
     def cancelled(self, link: OutgoingLink, error: Error) -> None:
         """The queue let go of the link."""

@@ -90,19 +90,30 @@ class OutgoingLink(OutgoingCore):
             return vhost.queue(name, actor)
         if not isinstance(source.address, str):
             raise LinkError("amqp:invalid-field", "a source has an address, or is dynamic")
-        place = parse_address(source.address, source.capabilities)
+        place = parse_address(source.address, source.capabilities, v1=session.options.address_v1)
         if place.is_queue:
             if source.distribution_mode == "copy":
                 raise LinkError("amqp:not-implemented", "a queue is not browsed here; receive and release")
+            if place.declares and place.routing_key not in vhost.queues:
+                vhost.declare_queue(place.routing_key, actor, durable=True)
             queue = vhost.queue(place.routing_key, actor)
             self._allow_filters(queue)
             return queue
         self._allow_filters(None)
         if self._subscription is not None:
+            if not self._subscription.shared:
+                self._steal(self._subscription.name)
             return self._subscription.subscribe(place)
         declared = vhost.declare_queue("", actor, exclusive=True, auto_delete=True)
         vhost.bind_queue(declared.queue.name, place.exchange, place.routing_key, actor)
         return vhost.queue(declared.queue.name, actor)
+
+    def _steal(self, subscription: str) -> None:
+        """Another connection of this container may hold the link: its name is in the subscription's."""
+        entry = self.channel.session.vhost.queues.get(subscription)
+        for consumer in [] if entry is None else entry.queue.consumers:
+            if isinstance(consumer, OutgoingLink):
+                consumer.channel.session.steal(self.name, True)
 
     def _allow_filters(self, queue: Queue | None) -> None:
         """Whether a queue can be filtered; None: one of the link's own. Raises LinkError."""

@@ -30,7 +30,7 @@ from penstock.protocols.amqp10.messages.addresses import (
     parse_address,
     queue_address,
 )
-from penstock.protocols.amqp10.messages.translate import stored_from_amqp10
+from penstock.protocols.amqp10.messages.translate import Stored, stored_from_amqp10
 from penstock.router.errors import NotFound
 from penstock.router.names import ENC_AMQP091, join_key_block, server_name
 
@@ -65,11 +65,11 @@ class PublishingLink(IncomingLink):
         if target.dynamic:
             self.place = self._make(target)
         elif target.address is not None:
-            self.place = _place(target.address, target.capabilities)
+            self.place = self._place(target.address, target.capabilities)
             self._require(self.place)
         if self.place is None:
             self.places = {}
-        else:
+        elif not self.place.by_subject:
             self.key = _key(self.place)
 
     def _make(self, target: Target) -> Place:
@@ -92,16 +92,18 @@ class PublishingLink(IncomingLink):
     def _require(self, place: Place) -> None:
         """Raises RoutingError: the place is not there, or the user may not publish to it."""
         session = self.channel.session
+        if place.declares and place.routing_key not in session.vhost.queues:
+            session.vhost.declare_queue(place.routing_key, session.actor, durable=True)
         session.vhost.publishing.require(session.identity, ENC_AMQP091, _key(place))
         known = place.routing_key in session.vhost.queues or session.vhost.replies.knows(place.routing_key)
-        if place.is_queue and not known:
+        if place.is_queue and not known and not place.by_subject:
             raise NotFound("queue", place.routing_key, session.vhost.name)
 
     def receive(self, delivery_id: int, settled: bool, payload: bytes, state: Any) -> None:
         channel, session = self.channel, self.channel.session
         stored = stored_from_amqp10(payload)
         topic = self.to_topic or (self.place is None and stored.to_topic)
-        key = self.key or self._key_of(stored.to, topic)
+        key = self.key or self._key_of(stored, topic)
         message = prepare(session, key, stored)
         if isinstance(state, TransactionalState):
             session.transaction(state.txn_id).publish(message)
@@ -114,24 +116,27 @@ class PublishingLink(IncomingLink):
         if not settled:
             channel.say_later(delivery_id, outcome, lsn, synced)
 
-    def _key_of(self, to: Any, topic: bool) -> bytes:
-        """The key block of an address that a message names. Raises AddressError."""
-        key = _key(_place(to, ("topic",) if topic else ()))
+    def _key_of(self, stored: Stored, topic: bool) -> bytes:
+        """The key block that a message names, by its address or its subject. Raises AddressError."""
+        to = stored.to
+        if self.place is not None:
+            return _key(Place(self.place.exchange, stored.subject))
+        place = self._place(to, ("topic",) if topic else ())
+        key = _key(place)
         if self.places is not None and not topic and len(self.places) < _PLACES_MAX:
             self.places[to.encode()] = key
         return key
+
+    def _place(self, address: Any, capabilities: Collection[str] = ()) -> Place:
+        if not isinstance(address, str):
+            raise AddressError("a message to no address, on a link to no address", remedy="set its field to")
+        return parse_address(address, capabilities, v1=self.channel.session.options.address_v1)
 
     def refused(self, error: PenstockError, state: Any) -> None:
         if isinstance(state, TransactionalState):
             transaction = self.channel.session.transactions.get(state.txn_id)
             if transaction is not None:
                 transaction.fail(told(error))
-
-
-def _place(address: Any, capabilities: Collection[str] = ()) -> Place:
-    if not isinstance(address, str):
-        raise AddressError("a message to no address, on a link to no address", remedy="set its field to")
-    return parse_address(address, capabilities)
 
 
 def _key(place: Place) -> bytes:

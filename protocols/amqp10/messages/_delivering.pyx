@@ -491,14 +491,7 @@ cdef bint put_annotations(
     if offset >= 0:
         count += 2
         put_sized(&extra, 0xA3, b"x-stream-offset", 15)
-        if offset == 0:
-            put_byte(&extra, 0x44)
-        elif offset < 256:
-            put_byte(&extra, 0x53)
-            put_byte(&extra, <uint8_t>offset)
-        else:
-            put_byte(&extra, 0x80)
-            put_u64(&extra, <uint64_t>offset)
+        put_long(&extra, offset)
     put_sized(&extra, 0xA3, b"x-exchange", 10)
     put_sized(&extra, 0xA1, key + 1, key[0])
     put_sized(&extra, 0xA3, b"x-routing-key", 13)

@@ -7,10 +7,19 @@
     topic://NAME                        amq.topic, with NAME as its routing key; so is NAME where a terminus
                                         has the capability `topic`, as those of JMS do
 
+With `amqp.address_v1`, also RabbitMQ 3's:
+
+    /exchange/:exchange/:routing-key    an exchange with a routing key
+    /exchange/:exchange                 an exchange; the subject of a message is its routing key
+    /topic/:routing-key                 amq.topic with a routing key
+    /amq/queue/:queue                   a queue
+    /queue/:queue                       a queue, which is declared if need be
+    /queue                              the queue that the subject of a message names
+
 Names in RabbitMQ's scheme are percent-encoded, so that they may have a slash; the other forms have their
 names as they are. A null address is not one of these: its messages name theirs in their field `to`.
 
-Source: RabbitMQ 4's AMQP address v2; RFC 3986 section 2.1.
+Source: RabbitMQ 4's AMQP addresses v2 and v1; RFC 3986 section 2.1.
 """
 
 from __future__ import annotations
@@ -41,6 +50,10 @@ class Place:
 
     exchange: str
     routing_key: str
+    declares: bool = False
+    """The queue is declared if need be."""
+    by_subject: bool = False
+    """The subject of a message stands for the routing key."""
 
     @property
     def is_queue(self) -> bool:
@@ -48,15 +61,17 @@ class Place:
         return not self.exchange
 
 
-def parse_address(address: str, capabilities: Collection[str] = ()) -> Place:
+def parse_address(address: str, capabilities: Collection[str] = (), *, v1: bool = False) -> Place:
     """The place that an address names. Raises AddressError.
 
     `capabilities` of the terminus with that address: with `topic`, a plain name is a topic.
+    `v1`: RabbitMQ 3's addresses are some, too.
     """
     if "topic" in capabilities and not address.startswith(("/", "queue://", "topic://")):
         address = f"topic://{address}"
     if address.startswith("/"):
-        return _parse_scheme(address)
+        found = _parse_v1(address) if v1 else None
+        return _parse_scheme(address) if found is None else found
     if address.startswith("topic://"):
         return Place(TOPICS, _checked(address, address.removeprefix("topic://"), "topic"))
     return Place("", _checked(address, address.removeprefix("queue://"), "queue"))
@@ -84,6 +99,23 @@ def _parse_scheme(address: str) -> Place:
         f"the address '{address}' names nothing",
         remedy="use /queues/QUEUE or /exchanges/EXCHANGE/KEY, with names percent-encoded",
     )
+
+
+def _parse_v1(address: str) -> Place | None:
+    """The place of an address of version 1; None: it is none."""
+    match address[1:].split("/"):
+        case ["exchange", exchange, *keys] if len(keys) < 2:
+            name = _checked(address, _decoded(address, exchange), "exchange")
+            return Place(name, _decoded(address, keys[0]) if keys else "", by_subject=not keys)
+        case ["topic", key]:
+            return Place(TOPICS, _decoded(address, key))
+        case ["amq", "queue", queue]:
+            return Place("", _checked(address, _decoded(address, queue), "queue"))
+        case ["queue", queue]:
+            return Place("", _checked(address, _decoded(address, queue), "queue"), declares=True)
+        case ["queue"]:
+            return Place("", "", by_subject=True)
+    return None
 
 
 def _decoded(address: str, name: str) -> str:

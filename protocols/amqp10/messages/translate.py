@@ -116,6 +116,8 @@ class Stored:
     """Its publisher, in the sense of JMS, sent it to a topic."""
     to: Any
     """The address that the message names itself, for links to no address."""
+    subject: str
+    """Cut to what a routing key may have; empty: there is none."""
 
 
 # AMQP 1.0 -> 0-9-1
@@ -177,6 +179,7 @@ def stored_from_amqp10(payload: bytes) -> Stored:
         _ms(message.annotations, "x-opt-delivery-delay"),
         message.annotations.get("x-opt-jms-dest") in (1, 3),
         fields.get("to"),
+        (_text(fields.get("subject")) or "").encode()[:SHORT_MAX].decode("utf-8", "ignore"),
     )
 
 
@@ -288,7 +291,7 @@ def amqp10_from_stored(
     if counts:
         annotations = annotations | {_DELIVERY_COUNT: delivery_count, _ACQUIRED_COUNT: acquired}
     if offset is not None:
-        annotations = annotations | {v.Symbol("x-stream-offset"): v.ULong(offset)}
+        annotations = annotations | {v.Symbol("x-stream-offset"): offset}
     if annotations:
         origin_section = s.encode_section(s.ANNOTATIONS, annotations | origin)
     raw = _header_section(properties, delivery_count, acquired, ttl_ms) + origin_section

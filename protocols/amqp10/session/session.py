@@ -403,6 +403,11 @@ class Session(Scanner):
             raise LinkError("amqp:transaction:unknown-id", "no transaction of this connection has that id")
         return found
 
+    def steal(self, name: str, role: bool) -> None:
+        """Detach the link of this name in this direction, if there is one: it is attached elsewhere."""
+        for channel in self.channels.values():
+            channel.steal(name, role)
+
     def take_login(self) -> Login | None:
         """A login that is to be checked now."""
         login, self.login = self.login, None

@@ -40,6 +40,8 @@ PRODUCT: Final = "penstock"
 LISTENER_PROTOCOLS: Final = {
     "amqp": "amqp",
     "amqps": "amqp/ssl",
+    "amqp_ws": "http/web-amqp",
+    "amqp_wss": "https/web-amqp",
     "mqtt": "mqtt",
     "mqtt_unix": "mqtt",
     "mqtts": "mqtt/ssl",

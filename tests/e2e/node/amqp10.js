@@ -1,11 +1,14 @@
 // rhea: a work queue with redelivery, and a request with its answer, over AMQP 1.0.
-// Usage: node amqp10.js PORT QUEUE
+// Usage: node amqp10.js PORT QUEUE [URL]; with a URL it connects there over WebSocket.
 const assert = require('node:assert');
 const rhea = require('rhea');
 
-const [port, queue] = process.argv.slice(2);
+const [port, queue, url] = process.argv.slice(2);
 const container = rhea.create_container();
-const connection = container.connect({ port: Number(port), host: '127.0.0.1', username: 'guest', password: 'guest', reconnect: false });
+const login = { username: 'guest', password: 'guest', reconnect: false };
+const connection = url
+  ? container.connect({ connection_details: container.websocket_connect(require('ws'))(url, ['amqp'], {}), ...login })
+  : container.connect({ port: Number(port), host: '127.0.0.1', ...login });
 const accepted = [];
 let released = false;
 let receiver;
@@ -34,7 +37,7 @@ function take({ message, delivery }) {
     return;
   }
   assert.strictEqual(message.application_properties.i, message.body.i);
-  if (message.body.i === 50) assert.strictEqual(message.delivery_count, 1);
+  if (message.body.i === 50) assert.deepStrictEqual([message.delivery_count, message.first_acquirer], [0, false]);
   accepted.push(message.body.i);
   delivery.accept();
   if (accepted.length === 100) {

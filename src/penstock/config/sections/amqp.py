@@ -1,11 +1,22 @@
-"""The section `amqp`: AMQP 0-9-1."""
+"""The section `amqp`: AMQP 0-9-1 and 1.0."""
 
 from __future__ import annotations
 
 from dataclasses import field
 from typing import Literal
 
-from penstock.config.kinds import KIB, MIB, Bytes, Choice, Count, Listen, WholeSeconds, option
+from penstock.config.kinds import (
+    KIB,
+    MIB,
+    Bytes,
+    Choice,
+    Count,
+    Listen,
+    Names,
+    Switch,
+    WholeSeconds,
+    option,
+)
 from penstock.config.sections.listener import TlsListener
 from penstock.lazy_dataclass import dataclass
 
@@ -14,20 +25,63 @@ __all__ = ["Amqp"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amqp(TlsListener):
-    """AMQP 0-9-1."""
+    """AMQP 0-9-1 and 1.0."""
 
     listen: str = field(
         default="127.0.0.1:5672",
         metadata=option(
-            Listen(), "Address for AMQP 0-9-1 clients.", when='clients run on other machines ("0.0.0.0:5672")'
+            Listen(),
+            "Address for AMQP clients, 0-9-1 and 1.0.",
+            when='clients run on other machines ("0.0.0.0:5672")',
         ),
     )
     tls_listen: str = field(
         default="",
         metadata=option(
             Listen(),
-            "Address for AMQP 0-9-1 clients with TLS, usually port 5671; needs tls.cert_file.",
+            "Address for AMQP clients with TLS, usually port 5671; needs tls.cert_file.",
             when='clients use TLS ("0.0.0.0:5671")',
+        ),
+    )
+    ws_listen: str = field(
+        default="",
+        metadata=option(
+            Listen(),
+            "Address for AMQP clients over WebSocket, with the subprotocol `amqp`.",
+            when="browsers connect by AMQP 1.0",
+        ),
+    )
+    wss_listen: str = field(
+        default="",
+        metadata=option(
+            Listen(),
+            "Address for AMQP clients over WebSocket with TLS; needs tls.cert_file.",
+            when="browsers connect from pages with https",
+        ),
+    )
+    ws_paths: tuple[str, ...] = field(
+        default=("/amqp", "/ws"),
+        metadata=option(
+            Names(),
+            'Paths at which WebSocket clients may connect; "*" = any.',
+            when="clients are set to another path",
+        ),
+    )
+    ws_origins: tuple[str, ...] = field(
+        default=(),
+        metadata=option(
+            Names(),
+            'Origins of pages whose scripts may connect over WebSocket, such as "https://example.org"; '
+            "empty = any. Clients that send no Origin are no browsers and may always connect.",
+            when="only your own pages may connect",
+        ),
+    )
+    address_v1: bool = field(
+        default=False,
+        metadata=option(
+            Switch(),
+            "AMQP 1.0 links may have the addresses of RabbitMQ 3, such as /queue/NAME and /topic/KEY.",
+            when="clients were written for RabbitMQ 3 and cannot be changed",
         ),
     )
     frame_max: int = field(

@@ -25,6 +25,8 @@ _PLACES: Final[Mapping[str, str]] = {
     "management.listener": "management.listen",
     "management.ssl": "management.tls_listen",
     "prometheus.tcp": "metrics.listen",
+    "web_amqp.tcp": "amqp.ws_listen",
+    "web_amqp.ssl": "amqp.wss_listen",
     "web_mqtt.tcp": "mqtt.ws_listen",
     "web_mqtt.ssl": "mqtt.wss_listen",
 }

@@ -30,7 +30,7 @@ from penstock.protocols.amqp10.codec.performatives import (
     Target,
     Transfer,
 )
-from penstock.protocols.amqp10.codec.values import Described, Symbol
+from penstock.protocols.amqp10.codec.values import Described, Symbol, ULong
 from penstock.protocols.amqp10.messages import sections as s
 from penstock.protocols.amqp10.options import CREDIT, WINDOW
 from penstock.protocols.amqp10.session.state import State
@@ -401,13 +401,59 @@ def test_other_filters_begin_a_subscription_anew(world: World, peer: Peer) -> No
     peer.credit(7, 5)
     assert peer.bodies() == [b"red"]
     peer.send(
-        Attach("link 0", 8, True, source=Source("topic://t", 2, "never", filter=selector("color = 'blue'")))
-    )
-    assert [detach.error.condition for detach in peer.got(Detach)] == ["amqp:resource-locked"]
-    peer.send(Detach(7))
-    peer.got()
-    peer.send(
         Attach("link 0", 9, True, source=Source("topic://t", 2, "never", filter=selector("color = 'blue'")))
     )
     peer.got()
     assert peer.ready(name) == 0
+
+
+def test_a_link_of_the_same_name_in_a_connection_steals_the_older_one(peer: Peer) -> None:
+    fill(peer, 1)
+    first = peer.attach(Source("q"))
+    sender = peer.attach(Target("q"))
+    peer.credit(first, 1)
+    assert peer.bodies() == [b"0"]
+    peer.send(Begin(None, 0, 1000, 1000), channel=1)
+    peer.got()
+    name = f"link {first}"
+    peer.send(Attach(name, 0, True, source=Source("q"), target=Target()), channel=1)
+    (detach,) = peer.got(Detach)
+    assert (detach.handle, detach.closed, detach.error.condition) == (first, True, "amqp:link:stolen")
+    assert peer.ready("q") == 1
+    peer.send(
+        Attach(name, 1, False, source=Source(), target=Target("q"), initial_delivery_count=0), channel=1
+    )
+    assert peer.got(Detach) == [], "a sender has another direction"
+    peer.transfer(sender, message(b"m"))
+    assert peer.outcomes() == [Accepted()]
+
+
+def test_a_durable_subscription_is_stolen_from_another_connection(world: World, peer: Peer) -> None:
+    source = Source("topic://t", 2, "never")
+    first = peer.attach(source)
+    peer.credit(first, 5)
+    peer.transfer(peer.attach(Target("topic://t")), message(b"m"), settled=True)
+    assert peer.bodies() == [b"m"]
+    other = Peer(world)
+    second = other.attach(Source("topic://t", 2, "never"))
+    other.credit(second, 5)
+    assert [detach.error.condition for detach in peer.got(Detach)] == ["amqp:link:stolen"]
+    other.credit(second, 5)
+    assert other.bodies() == [b"m"]
+
+
+def test_an_attach_with_unsettled_deliveries_is_told_that_none_are_kept(peer: Peer) -> None:
+    """Unsettled deliveries went back to their queue, and come again as new ones."""
+    fill(peer, 1)
+    first = peer.attach(Source("q"))
+    peer.credit(first, 1)
+    assert peer.bodies() == [b"0"]
+    peer.send(Detach(first))
+    peer.got()
+    unsettled = {b"\0\0\0\0": None, b"tag": Described(ULong(0x24), [])}
+    source = Source("q", 2, "never")
+    peer.send(Attach("link 0", 5, True, unsettled=unsettled, source=source, target=Target()))
+    (answer,) = peer.got(Attach)
+    assert (answer.unsettled, answer.incomplete_unsettled) == (None, False)
+    peer.credit(5, 1)
+    assert peer.bodies() == [b"0"]

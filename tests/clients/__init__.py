@@ -1,0 +1,1 @@
+"""Clients of AMQP 1.0 that take long to build: `make amqp10-clients`."""

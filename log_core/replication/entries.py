@@ -59,7 +59,7 @@ class EntryNewer(LogError):
     def __init__(self, version: int) -> None:
         super().__init__(
             f"the owner of the log writes entries of version {version}, and this penstock knows {VERSION}",
-            remedy="install the owner's version of penstock on this node",
+            remedy="upgrade this node: install the owner's version of penstock",
         )
 
 

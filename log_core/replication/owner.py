@@ -98,6 +98,12 @@ class Owner:
         """The offset of entry `kept`."""
         return self._fence.offset_of(self._fence.kept)
 
+    @property
+    def oldest_s(self) -> float:
+        """Seconds since the oldest entry that is not answered was sent; 0: all are answered."""
+        with self._lock:
+            return self._clock() - self._sent[0].at if self._sent else 0.0
+
     def append(
         self,
         kind: Kind,

@@ -46,15 +46,17 @@ def watch_files(tls: Tls, tick: Tick) -> None:
 
 
 def keep_lease(replica: Replica, log: Log, tick: Tick) -> None:
-    """Hand out messages only as long as no other node may have taken over; publishers wait as long.
+    """Hand out messages only as long as no other node may have taken over; publishers wait from half-way on.
 
-    The tick itself looks at the time: a process that was frozen hands out nothing when it wakes.
+    So publishers that are faster than Kafka are slowed down before consumers notice. The tick itself looks
+    at the time: a process that was frozen hands out nothing when it wakes.
     """
 
     def look() -> None:
         left_s = replica.lease_s - replica.unanswered_s
+        is_late = replica.owner.oldest_s > replica.lease_s / 2
         tick.serve_until(time.perf_counter() + left_s)
-        log.set_alarm("journal", "Kafka does not confirm what was written", left_s < 0)
+        log.set_alarm("journal", "Kafka does not confirm what was written", is_late or left_s < 0)
         replica.serving(left_s >= 0)
 
     look()

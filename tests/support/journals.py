@@ -21,6 +21,12 @@ class Partition:
         self.lock = threading.Lock()
         self.notes: list[str] = []
 
+    @property
+    def nbytes(self) -> int:
+        """Of the entries that are not trimmed."""
+        with self.lock:
+            return sum(len(raw) for raw in self.entries[self.first :])
+
     def put(self, raw: bytes) -> int:
         with self.lock:
             self.entries.append(raw)

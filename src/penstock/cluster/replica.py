@@ -21,6 +21,7 @@ from penstock.log_core.replication.files import ReplicatedFiles, file_names
 from penstock.log_core.replication.journal import Journal, JournalFailed
 from penstock.log_core.replication.mirror import sync_all
 from penstock.log_core.replication.owner import ANSWER_BOUNDS_S, Owner, boot_time
+from penstock.log_core.replication.position import Begin
 
 __all__ = ["Replica"]
 
@@ -71,6 +72,8 @@ class Replica:
         self._trimmed_at = time.monotonic()
         self._trimmed_to = -1
         self._sent_again = 0
+        self._sending: tuple[str, Begin] | None = None
+        """The file that was sent again last, and where its older copy begins."""
         self._unknown: set[str] = set()
         """Files whose place in the journal was not known at the last look."""
         self.owner.on_asked = self._asked
@@ -203,9 +206,12 @@ class Replica:
         )
         if self.owner.nbytes - begins[oldest].at_bytes > 2 * folder_bytes + self._spare_bytes:
             newest = max(name for name in names if name.endswith(".wal"))
-            if oldest != newest:  # it is being written
+            if oldest != newest and self._sending != (oldest, begins[oldest]):
+                # The newest is being written, and of another one the answer is on its way.
+                self._sending = (oldest, begins[oldest])
                 self.files.send(oldest)
                 self._sent_again += 1
+                self._trimmed_at = 0.0  # look at the next one soon: traffic goes on
         if begins[oldest].offset > self._trimmed_to:
             self._journal.trim(begins[oldest].offset)
             self._trimmed_to = begins[oldest].offset

@@ -18,7 +18,9 @@ from penstock.cluster.replica import Replica
 from penstock.cluster.standby import Claimed, Standby
 from penstock.log_core.batch._crc import crc32c
 from penstock.log_core.log import Log
+from penstock.log_core.maintenance._seal import Needs
 from penstock.log_core.replication.entries import EntryNewer, Kind, encode
+from penstock.log_core.replication.files import file_names
 from penstock.log_core.replication.owner import ANSWER_BOUNDS_S, boot_time
 from penstock.protocols.http.metrics.own import own_of_cluster
 from penstock.subscriptions.tick.tick import Tick
@@ -26,10 +28,11 @@ from penstock.watches import keep_lease
 from tests.cluster.campaign import contents
 from tests.support.journals import MemoryJournal, Partition
 from tests.support.limits import LIMIT_S
-from tests.support.logs import options
+from tests.support.logs import KIB, durable_feed, fill, keep_house, options
 
 Owner = dict[str, object] | None
 LEASE_S = 0.6
+SPARE_BYTES = 128 * KIB
 
 
 class Node:
@@ -64,11 +67,11 @@ class Node:
         self.claimed = self._standby.run()
 
     @contextmanager
-    def serving(self) -> Iterator[tuple[Replica, Log]]:
-        """As the owner that it has become."""
+    def serving(self, **settings: Any) -> Iterator[tuple[Replica, Log]]:
+        """As the owner that it has become; `settings`: of the replica."""
         wait_until(lambda: self.claimed is not None)
         assert self.claimed is not None
-        replica = Replica(self.journal, self.root, self.claimed, lease_s=LEASE_S, stop_s=1.0)
+        replica = Replica(self.journal, self.root, self.claimed, lease_s=LEASE_S, stop_s=1.0, **settings)
         log = Log.open(self.root, options(), files=replica.files, committer=replica.committer)
         try:
             yield replica, log
@@ -143,6 +146,34 @@ def test_an_owner_without_answers_hands_out_nothing_until_they_come_back(made: C
             node.journal.let_go()
             await passed(lambda: queue.pumped == 2)
             assert not tick.held
+            await passed(lambda: alarms == [True, False])
+            tick.close()
+
+        asyncio.run(serve())
+
+
+def test_publishers_wait_before_consumers_do(made: Callable[..., Node]) -> None:
+    """Of an owner that writes more than Kafka takes, and so gets its answers late."""
+    node = made("a")
+    with node.serving() as (replica, log):
+        replica.lease_s = 40.0  # type: ignore[misc]  # in this test it does not end
+
+        async def serve() -> None:
+            tick = Tick(log, asyncio.get_running_loop())
+            alarms: list[bool] = []
+            log.on_backpressure.append(alarms.append)
+            now = boot_time()
+            replica.owner._clock = lambda: now
+            node.journal.hold = True
+            keep_lease(replica, log, tick)
+            replica.owner.append(Kind.BEAT)
+            now += 19
+            await asyncio.sleep(0.25)  # it looks each 0.1 s
+            assert alarms == []
+            now += 2
+            await passed(lambda: alarms == [True])
+            assert not tick.held
+            node.journal.let_go()
             await passed(lambda: alarms == [True, False])
             tick.close()
 
@@ -262,6 +293,40 @@ def test_a_node_neither_follows_a_newer_one_nor_claims_behind_it(made: Callable[
     with pytest.raises(EntryNewer, match="install the owner's version"):
         older.run()
     assert node.journal.bounds().end == claim + 1
+
+
+def test_a_week_of_traffic_does_not_let_the_partition_grow(
+    made: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old segments hold a message that nobody takes, while much more goes through than is kept."""
+    monkeypatch.setattr("penstock.cluster.replica._TRIM_EACH_S", 0.0)
+    monkeypatch.setattr("penstock.cluster.replica._LOOK_S", 0.01)
+    node = made("a")
+    with node.serving(spare_bytes=SPARE_BYTES) as (replica, log):
+        feed = durable_feed(log)
+        stuck = [fill(log, feed, 100 * KIB)[0] for _ in range(4)]
+
+        def mark(needs: Needs, done: Callable[[], object]) -> None:
+            for lsn in stuck:
+                needs.need(lsn)
+            done()
+
+        log.low_water, log.mark_needs = lambda: stuck[0], mark
+        partition, sizes = node.journal.partition, []
+        for _ in range(8):
+            fill(log, feed, 200 * KIB)
+            keep_house(log)
+            wait_until(lambda: partition.nbytes <= 2 * folder_bytes(node.root) + SPARE_BYTES)
+            sizes.append(partition.nbytes)
+        assert replica.statistics()["files_sent_again"] > 4
+        assert replica.owner.nbytes > 2 * max(sizes)
+        late = made("b")
+        keep_house(log)
+        wait_until(lambda: contents(late.root) == contents(node.root))
+
+
+def folder_bytes(root: Path) -> int:
+    return sum((root / name).stat().st_size for name in file_names(root))
 
 
 def test_each_claim_counts_on_from_the_one_before(made: Callable[..., Node]) -> None:

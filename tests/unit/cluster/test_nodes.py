@@ -52,6 +52,7 @@ class Node:
         self.journal = MemoryJournal(partition)
         self.owners: list[Owner] = []
         self.claimed: Claimed | None = None
+        self.failure: BaseException | None = None
         self._standby = Standby(
             self.journal,
             self.root,
@@ -64,12 +65,15 @@ class Node:
         self._thread.start()
 
     def _run(self) -> None:
-        self.claimed = self._standby.run()
+        try:
+            self.claimed = self._standby.run()
+        except BaseException as error:
+            self.failure = error
 
     @contextmanager
     def serving(self, **settings: Any) -> Iterator[tuple[Replica, Log]]:
         """As the owner that it has become; `settings`: of the replica."""
-        wait_until(lambda: self.claimed is not None)
+        wait_until(lambda: self.claimed is not None or self.failure is not None)
         assert self.claimed is not None
         replica = Replica(self.journal, self.root, self.claimed, lease_s=LEASE_S, stop_s=1.0, **settings)
         log = Log.open(self.root, options(), files=replica.files, committer=replica.committer)

@@ -125,9 +125,9 @@ class Result:
     """CPU seconds of further processes in the window, by the names given to `run`."""
 
 
-def connect(port: int) -> socket.socket:
+def connect(port: int, timeout_s: float = 10.0) -> socket.socket:
     """A TCP connection to 127.0.0.1:`port` without Nagle's delay."""
-    s = socket.create_connection(("127.0.0.1", port), timeout=10)
+    s = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return s
 

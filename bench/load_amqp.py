@@ -55,8 +55,9 @@ class Client:
         vhost: str = "/",
         *,
         capabilities: Sequence[str] = _CAPABILITIES,
+        timeout_s: float = 10.0,
     ) -> None:
-        self.socket = connect(port)
+        self.socket = connect(port, timeout_s)
         self._capabilities = capabilities
         try:
             self._handshake(user, password, vhost)

@@ -27,7 +27,7 @@ from tests.cluster.work import KINDS, SdkWork, streams_of
 from tests.crash.checker import Verdict, check
 from tests.crash.streams import Stream
 from tests.support.brokers import free_port
-from tests.support.cluster import Network, Node, make_nodes, start_brokers
+from tests.support.cluster import Network, Node, fronts, make_nodes, start_brokers
 from tests.support.proxy import Links
 
 SETTLE_S = 120.0
@@ -55,6 +55,29 @@ class Report:
 
     def __str__(self) -> str:
         return "\n".join([str(self.verdict), *self.findings, f"{self.takeovers} takeovers"])
+
+
+@dataclass
+class Total:
+    """Of all rounds."""
+
+    confirmed: int = 0
+    received: int = 0
+    lost: int = 0
+    takeovers: int = 0
+
+    def add(self, report: Report) -> None:
+        """One more round."""
+        self.confirmed += report.verdict.acked
+        self.received += report.verdict.received
+        self.lost += len(report.verdict.lost)
+        self.takeovers += report.takeovers
+
+    def __str__(self) -> str:
+        return (
+            f"{self.confirmed:,} confirmed, {self.received:,} received, {self.lost} lost, "
+            f"{self.takeovers} takeovers"
+        )
 
 
 class _Moments(threading.Thread):
@@ -93,17 +116,22 @@ def run(
     """
     report = Report()
     with ExitStack() as ends:
-        nodes = make_nodes(folder, brokers, names, network, **{"cluster.name": cluster})
+        nodes = make_nodes(
+            folder, brokers, names, network, **{"cluster.name": cluster, "kafka.spare_bytes": "1MiB"}
+        )
         for node in nodes:
             for listener in ("native.listen", "http.listen"):
                 node.settings[listener] = f"127.0.0.1:{free_port()}"
+        if network is not None:
+            network.join(nodes)
+        for node in nodes:
             ends.callback(node.kill9)
             node.launch()
         world = World(nodes, brokers, network, random.Random(seed))
         world.owner()
         for node in nodes:
             node.wait_until_serving()
-        ports = _fronts(links, nodes)
+        ports = fronts(links, nodes, SILENT_S)
         streams = streams_of(ports, kinds, per_s)
         work = SdkWork(ports["native"], per_s / 4) if sdk else None
         moments = _Moments()
@@ -145,17 +173,6 @@ def run(
 def _keep(nodes: list[Node]) -> None:
     for node in nodes:
         print(f"--- {node.folder.name}\n{node.log_path.read_text(errors='replace')[-20000:]}", flush=True)
-
-
-def _fronts(links: Links, nodes: list[Node]) -> dict[str, int]:
-    """A link to all nodes for each protocol."""
-    listen = {
-        "amqp": [node.amqp_port for node in nodes],
-        "mqtt": [node.mqtt_port for node in nodes],
-        "native": [int(node.settings["native.listen"].rpartition(":")[2]) for node in nodes],
-        "http": [int(node.settings["http.listen"].rpartition(":")[2]) for node in nodes],
-    }
-    return {name: links.add(*ports, silent_s=SILENT_S).port for name, ports in listen.items()}
 
 
 def _longest(stream: Stream, began: float) -> float:
@@ -254,6 +271,7 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=20, help="how many (default 20)")
     parser.add_argument("--round", type=int, default=20, help="faults for the same nodes (default 20)")
     parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--skip", type=int, default=0, help="so many of them were done by an earlier run")
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--rate", type=float, default=100.0, help="messages per second of each stream")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
@@ -268,14 +286,15 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends all that was started
     print(f"seed {options.seed}, {options.brokers} brokers, {options.nodes} nodes", flush=True)
     pauses: dict[str, list[float]] = {}
-    good = True
+    good, total = True, Total()
     with ExitStack() as ends:
         folder = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="penstock-cluster-")))
         links = ends.enter_context(Links())
         network = Network(links, options.brokers, names)
         place = jars(options.jars.absolute())
         brokers = start_brokers(ends, folder, place, options.brokers, doors=network.doors)
-        for number, first in enumerate(range(0, len(order), options.round)):
+        for first in range(options.skip, len(order), options.round):
+            number = first // options.round
             report = run(
                 folder / f"round-{number}",
                 brokers,
@@ -289,6 +308,9 @@ def main() -> int:
             )
             print(f"round {number}: {report}", flush=True)
             good &= report.ok
+            total.add(report)
+            done = min(first + options.round, len(order)) - options.skip
+            print(f"so far, {done} faults: {total}", flush=True)
             for name, found in report.pauses.items():
                 pauses.setdefault(name, []).extend(found)
     for name, found in sorted(pauses.items()):

@@ -36,7 +36,7 @@ from bench.kafka import Kafka, jars
 from tests.cluster import tasks
 from tests.cluster.faults import World, kill_machine, kill_process, stop_owner
 from tests.support.brokers import ROOT, free_port
-from tests.support.cluster import Node, make_nodes, start_brokers
+from tests.support.cluster import fronts, make_nodes, start_brokers
 from tests.support.proxy import Links
 from tests.support.receiver import Receiver
 
@@ -357,7 +357,7 @@ def run(
         world.owner()
         for node in nodes:
             node.wait_until_serving()
-        ports = _ports(links, nodes)
+        ports = fronts(links, nodes, SILENT_S)
         made = [CLIENTS[name](ports, folder) for name in clients]
         for client in made:
             client.start()
@@ -386,15 +386,6 @@ def run(
         for node in nodes:
             node.terminate()
     return found
-
-
-def _ports(links: Links, nodes: list[Node]) -> dict[str, int]:
-    listen = {
-        "amqp": [node.amqp_port for node in nodes],
-        "mqtt": [node.mqtt_port for node in nodes],
-        "http": [int(node.settings["http.listen"].rpartition(":")[2]) for node in nodes],
-    }
-    return {name: links.add(*ports, silent_s=SILENT_S).port for name, ports in listen.items()}
 
 
 def _wait(clients: list[Client]) -> None:

@@ -51,6 +51,11 @@ class World:
         assert self.network is not None
         return self.network.links[node.settings["cluster.node"]]
 
+    def peers(self, node: Node) -> list[Link]:
+        """Those from the other nodes to a node."""
+        assert self.network is not None
+        return self.network.peers[node.settings["cluster.node"]]
+
 
 def settings_of(node: Node) -> list[str]:
     """The words that give a command the settings of a node."""
@@ -224,12 +229,20 @@ def _names(node: Node, pattern: str) -> set[str]:
         return set()
 
 
-def _at_moment(name: str, pattern: str) -> Callable[[World], None]:
+def _resent(node: Node, _: str) -> int:
+    return node.log_text().count("an old file is sent again")
+
+
+def _at_moment(
+    name: str, pattern: str, look: Callable[[Node, str], object] = _names
+) -> Callable[[World], None]:
+    """`look`: tells something about a node that changes at the moment."""
+
     def fault(world: World) -> None:
         owner = world.owner()
-        before = _names(owner, pattern)
+        before = look(owner, pattern)
         until = time.monotonic() + MOMENT_S
-        while time.monotonic() < until and _names(owner, pattern) == before:
+        while time.monotonic() < until and look(owner, pattern) == before:
             time.sleep(0.001)
         if world.chance.random() < 0.5:
             time.sleep(world.chance.uniform(0, 0.02))
@@ -245,6 +258,9 @@ def _at_moment(name: str, pattern: str) -> Callable[[World], None]:
 at_roll = _at_moment("at_roll", "shard-*/wal/*.wal")
 at_new_file = _at_moment("at_new_file", "shard-*/**/*.new")
 at_checkpoint = _at_moment("at_checkpoint", "shard-*/ckpt/*.ckpt")
+at_seal = _at_moment("at_seal", "shard-*/wal/*.new")
+at_backfill = _at_moment("at_backfill", "", _resent)
+"""An old file is sent again."""
 
 
 # Links
@@ -319,6 +335,38 @@ def cut_all(world: World) -> None:
         link.heal()
 
 
+def _hold(world: World, links: list[Link], how: Callable[[Link], None]) -> None:
+    for link in links:
+        how(link)
+    try:
+        time.sleep(_some_time(world))
+    finally:
+        for link in links:
+            link.heal()
+
+
+def cut_peers(world: World) -> None:
+    """Standbys do not reach the owner, which Kafka reaches: clients of theirs wait, and nobody claims."""
+    _hold(world, world.peers(world.owner()), Link.cut)
+
+
+def stall_to_peer(world: World) -> None:
+    """The owner hears nothing of clients that come through a standby, and they hear all of it."""
+    _hold(world, world.peers(world.owner()), lambda link: link.stall(back=False))
+
+
+def stall_from_peer(world: World) -> None:
+    """The owner hears such clients, and they hear nothing: confirms get lost on their way."""
+    _hold(world, world.peers(world.owner()), lambda link: link.stall(there=False))
+
+
+def cut_off_owner(world: World) -> None:
+    """All links of the owner's machine, but to its own clients: a partition of the network."""
+    owner = world.owner()
+    how = world.chance.choice((Link.cut, Link.stall))
+    _hold(world, [*world.links(owner), *world.peers(owner)], how)
+
+
 def claim_at_once(world: World) -> None:
     """Standbys hear of a release at the same moment, and claim before they hear of one another."""
     owner = world.owner()
@@ -353,7 +401,10 @@ FAULTS: list[Callable[[World], None]] = [
     at_roll,
     at_new_file,
     at_checkpoint,
+    at_seal,
+    at_backfill,
 ]
+"""Transactions and delayed messages are under way all the time, so each of them falls into some."""
 NETWORK_FAULTS: list[Callable[[World], None]] = [
     cut_owner,
     stall_owner,
@@ -363,6 +414,10 @@ NETWORK_FAULTS: list[Callable[[World], None]] = [
     cut_one_broker,
     cut_standby,
     cut_all,
+    cut_peers,
+    stall_to_peer,
+    stall_from_peer,
+    cut_off_owner,
     claim_at_once,
 ]
 """They need the links of a `Network`."""

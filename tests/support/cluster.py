@@ -18,6 +18,7 @@ __all__ = [
     "SMALL_HEAP",
     "Network",
     "Node",
+    "fronts",
     "make_brokers",
     "make_nodes",
     "secured",
@@ -39,6 +40,16 @@ class Node(Gateway):
         """Whether the newest process of this node has said that it is the owner."""
         text = self.log_text()
         return text.rfind("\nready ") > text.rfind("standby node=")
+
+    @property
+    def listener_ports(self) -> dict[str, int]:
+        """By protocol."""
+        set_ports = {
+            name.removesuffix(".listen"): int(address.rpartition(":")[2])
+            for name, address in self.settings.items()
+            if name in ("native.listen", "http.listen")
+        }
+        return {"amqp": self.amqp_port, "mqtt": self.mqtt_port, **set_ports}
 
     def children(self) -> list[int]:
         """The processes of the node below its supervisor."""
@@ -62,9 +73,17 @@ class Node(Gateway):
 
 
 class Network:
-    """The links from each node to each broker, which a test can cut. It is there before the brokers are."""
+    """The links of each node, which a test can cut: to each broker, and from the other nodes.
+
+    It is there before the brokers are.
+    """
 
     def __init__(self, links: Links, brokers: int, names: str) -> None:
+        self._made_by = links
+        self.peers: dict[str, list[Link]] = {name: [] for name in names}
+        """By node, from the other nodes to each of its listeners."""
+        self.hosts = {name: f"127.0.0.{number}" for number, name in enumerate(names, 2)}
+        """Where the other nodes reach a node."""
         self.doors: list[tuple[Door, ...]] = []
         """Of each broker."""
         self.links: dict[str, list[Link]] = {name: [] for name in names}
@@ -76,6 +95,15 @@ class Network:
                 self.links[name].append(links.add(port))
                 doors.append(Door(f"NODE_{name.upper()}", port, self.links[name][-1].port))
             self.doors.append(tuple(doors))
+
+    def join(self, nodes: Sequence[Node]) -> None:
+        """These nodes are not started yet, and have their ports; those of an earlier round are gone."""
+        for node in nodes:
+            name = node.settings["cluster.node"]
+            node.settings["cluster.advertise"] = host = self.hosts[name]
+            self.peers[name] = [
+                self._made_by.add(port, place=(host, port)) for port in node.listener_ports.values()
+            ]
 
 
 def make_brokers(
@@ -168,6 +196,12 @@ def make_nodes(
         )
         for name in names
     ]
+
+
+def fronts(links: Links, nodes: Sequence[Node], silent_s: float) -> dict[str, int]:
+    """Ports of links to all nodes in turn, by protocol; `silent_s`: as of `Links.add`."""
+    ports = [node.listener_ports for node in nodes]
+    return {name: links.add(*(each[name] for each in ports), silent_s=silent_s).port for name in ports[0]}
 
 
 def wait_for_owner(nodes: list[Node], timeout_s: float = 60.0) -> Node:

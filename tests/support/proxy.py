@@ -19,10 +19,16 @@ _LOOK_S = 0.25
 
 
 class Link:
-    """Listens on `port` and passes bytes on to the first of its targets, in turn, that accepts."""
+    """Listens on `port` of `host` and passes bytes on to the first of its targets, in turn, that accepts."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, targets: Sequence[int], silent_s: float) -> None:
-        self.port = free_port()
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        targets: Sequence[int],
+        silent_s: float,
+        place: tuple[str, int] | None = None,
+    ) -> None:
+        self.host, self.port = place or ("127.0.0.1", free_port())
         self._loop = loop
         self._targets = targets
         self._turns = itertools.count()
@@ -76,7 +82,7 @@ class Link:
 
     async def open(self) -> None:
         """Listen."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port)
 
     def close(self) -> None:
         """End."""
@@ -84,6 +90,10 @@ class Link:
         self._cut()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.CancelledError):  # all links end; asyncio would tell it with a traceback
+            await self._pass_on(reader, writer)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ends = [writer]
         self._writers.add(writer)
         try:
@@ -159,9 +169,12 @@ class Links:
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
         self._thread.start()
 
-    def add(self, *targets: int, silent_s: float = 0.0) -> Link:
-        """A link to these ports in turn. `silent_s`: connections without an answer for so long are ended."""
-        link = Link(self._loop, targets, silent_s)
+    def add(self, *targets: int, silent_s: float = 0.0, place: tuple[str, int] | None = None) -> Link:
+        """A link to these ports of 127.0.0.1 in turn.
+
+        `silent_s`: connections without an answer for so long are ended. `place`: host and port to listen on.
+        """
+        link = Link(self._loop, targets, silent_s, place)
         self._made.append(link)
         asyncio.run_coroutine_threadsafe(link.open(), self._loop).result(60)
         return link

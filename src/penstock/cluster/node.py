@@ -69,6 +69,7 @@ def run_node(config: Config, serve: Serve, tell: Callable[[str], object]) -> int
             on_serving=lambda serves: tell(f"reaches {serves:d}"),
             lease_s=config.cluster.lease_s,
             stop_s=config.server.drain_timeout_s,
+            spare_bytes=config.kafka.spare_bytes,
         )
         try:
             return serve(replica)

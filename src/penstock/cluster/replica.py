@@ -22,6 +22,7 @@ from penstock.log_core.replication.journal import Journal, JournalFailed
 from penstock.log_core.replication.mirror import sync_all
 from penstock.log_core.replication.owner import ANSWER_BOUNDS_S, Owner, boot_time
 from penstock.log_core.replication.position import Begin
+from penstock.logs import fields
 
 __all__ = ["Replica"]
 
@@ -33,8 +34,6 @@ _NOTE_EACH_S: Final = 1.0
 _TRIM_EACH_S: Final = 5.0
 _LOOK_AT_NODES_S: Final = 5.0
 _LAG_WARN_S: Final = 30.0
-_SPARE_BYTES: Final = 1024**3
-"""The journal may hold so much more than twice the folder before old copies are sent again."""
 
 
 class Replica:
@@ -49,10 +48,10 @@ class Replica:
         on_serving: Callable[[bool], object] = lambda serves: None,
         lease_s: float,
         stop_s: float,
-        spare_bytes: int = _SPARE_BYTES,
+        spare_bytes: int,
     ) -> None:
         """`on_serving` is told whether messages are handed out; `lease_s`: as cluster.lease_s; `stop_s`: a
-        stop waits so many seconds for Kafka."""
+        stop waits so many seconds for Kafka; `spare_bytes`: as kafka.spare_bytes."""
         self._on_serving = on_serving
         self._serves = False
         position = claimed.position
@@ -209,6 +208,9 @@ class Replica:
             if oldest != newest and self._sending != (oldest, begins[oldest]):
                 # The newest is being written, and of another one the answer is on its way.
                 self._sending = (oldest, begins[oldest])
+                _LOG.info(
+                    "an old file is sent again, so that Kafka can trim the log", extra=fields(file=oldest)
+                )
                 self.files.send(oldest)
                 self._sent_again += 1
                 self._trimmed_at = 0.0  # look at the next one soon: traffic goes on

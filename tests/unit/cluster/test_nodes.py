@@ -75,7 +75,8 @@ class Node:
         """As the owner that it has become; `settings`: of the replica."""
         wait_until(lambda: self.claimed is not None or self.failure is not None)
         assert self.claimed is not None
-        replica = Replica(self.journal, self.root, self.claimed, lease_s=LEASE_S, stop_s=1.0, **settings)
+        settings = {"lease_s": LEASE_S, "stop_s": 1.0, "spare_bytes": SPARE_BYTES, **settings}
+        replica = Replica(self.journal, self.root, self.claimed, **settings)
         log = Log.open(self.root, options(), files=replica.files, committer=replica.committer)
         try:
             yield replica, log
@@ -306,7 +307,7 @@ def test_a_week_of_traffic_does_not_let_the_partition_grow(
     monkeypatch.setattr("penstock.cluster.replica._TRIM_EACH_S", 0.0)
     monkeypatch.setattr("penstock.cluster.replica._LOOK_S", 0.01)
     node = made("a")
-    with node.serving(spare_bytes=SPARE_BYTES) as (replica, log):
+    with node.serving() as (replica, log):
         feed = durable_feed(log)
         stuck = [fill(log, feed, 100 * KIB)[0] for _ in range(4)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from penstock.config.kinds import Choice, Listen, Names, Seconds, Switch, Text, option
+from penstock.config.kinds import GIB, MIB, Bytes, Choice, Listen, Names, Seconds, Switch, Text, option
 from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Cluster", "Kafka"]
@@ -53,8 +53,9 @@ class Cluster:
         default=2.0,
         metadata=option(
             Seconds(0.5, 3600),
-            "The owner hands out no messages once Kafka has not answered for so long, and publishers wait. "
-            "It goes on with the next answer. cluster.suspect_s must be 1.05 times that plus 0.5 s or more.",
+            "The owner hands out no messages once Kafka has not answered for so long. Publishers wait from "
+            "half of that time on. It goes on with the next answer. cluster.suspect_s must be 1.05 times "
+            "that plus 0.5 s or more.",
             when="Kafka's answers take longer than this without a fault",
         ),
     )
@@ -137,6 +138,16 @@ class Kafka:
             Choice(("none", "lz4", "zstd")),
             "Compression of entries on their way and in Kafka.",
             when="the network between nodes and brokers is the limit",
+        ),
+    )
+    spare_bytes: int = field(
+        default=GIB,
+        metadata=option(
+            Bytes(MIB, 1024 * 1024 * GIB),
+            "The topic may hold twice the folder and so many bytes more. Above that the owner sends old "
+            "files again, so that Kafka can delete what is older.",
+            when="the brokers' disks are small (lower), or queues keep old messages for long and that traffic "
+            "is too much (raise)",
         ),
     )
     answer_timeout_s: float = field(

@@ -1,0 +1,314 @@
+"""How long nothing is confirmed when a node fails: `python -m bench.cluster_takeovers --times 10`.
+
+Two systems in turn, with the same publishers:
+
+    cluster    three brokers of Kafka and three nodes of penstock
+    rabbitmq   three nodes of Debian's package, one quorum queue with three members
+
+Each node has one publisher, which sends a durable message of 100 bytes each 20 ms, with confirms. A publisher
+whose connection ends, or that hears nothing for a second, goes on at the next node. So those at the other
+nodes show the system's own time, and the one at the failed node that of its client as well. Told for each
+fault are the longest time without any confirm (`service`), the longest of a publisher at another node
+(`others`), and the longest of all publishers (`clients`).
+
+    handover   the owner (leader) is stopped cleanly
+    kill       its process is killed
+    machine    all processes of its node are killed
+    freeze     it is stopped by SIGSTOP until another node serves, then goes on
+    cut        its links to Kafka pass nothing until another node serves (penstock alone)
+
+RabbitMQ has one process for each node, so `machine` is its `kill`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.kafka import HEAP, VERSION, jars
+from bench.load_amqp import CONFIRM_BYTES, Client, confirmed, message
+from bench.report import machine
+from tests.cluster import faults
+from tests.support.brokers import BrokerFailed, RabbitMQ
+from tests.support.cluster import Network, Node, make_nodes, start_brokers, wait_for_owner
+from tests.support.proxy import Link, Links
+
+EACH_S = 0.02
+SILENT_S = 1.0
+"""A publisher that hears nothing for so long goes to the next node."""
+WINDOW = 50
+STEADY_S = 2.0
+"""Every publisher gets confirms for so long before a fault, and behind it."""
+LIMIT_S = 120.0
+FREEZE_S = 8.0
+"""Of RabbitMQ's node."""
+QUEUE = "takeovers"
+FAULTS = ("handover", "kill", "machine", "freeze", "cut")
+
+
+class Publisher(threading.Thread):
+    """Publishes at the first of its ports that answers, and notes when something was confirmed."""
+
+    def __init__(self, ports: Sequence[int], *, quorum: bool) -> None:
+        """`ports`: of its own node, and of the others in the order in which it tries them."""
+        super().__init__(daemon=True)
+        self.times: list[float] = []
+        """When confirms came."""
+        self.stopping = False
+        self._ports = ports
+        self._quorum = quorum
+
+    def run(self) -> None:
+        for port in itertools.cycle(self._ports):
+            if self.stopping:
+                return
+            with suppress(OSError, EOFError, RuntimeError):  # the node is gone, or refuses: the next one
+                self._publish(port)
+            time.sleep(EACH_S)
+
+    def _publish(self, port: int) -> None:
+        client = Client(port, timeout_s=SILENT_S, capabilities=("publisher_confirms",))
+        try:
+            client.declare(QUEUE, durable=True, quorum=self._quorum)
+            client.call(85, 10, b"\0", 11)
+            client.socket.settimeout(EACH_S)
+            one = message(QUEUE, 100, durable=True)
+            sent = answered = 0
+            rest, heard_at = b"", time.monotonic()
+            while not self.stopping:
+                if sent - answered < WINDOW:
+                    client.socket.sendall(one)
+                    sent += 1
+                due = time.monotonic() + EACH_S
+                while (now := time.monotonic()) < due:
+                    with suppress(TimeoutError):
+                        got = client.socket.recv(WINDOW * CONFIRM_BYTES)
+                        if not got:
+                            return
+                        now = heard_at = time.monotonic()
+                        before = answered
+                        answered, rest = confirmed(rest + got, answered)
+                        if answered > before:
+                            self.times.append(now)
+                if now - heard_at > SILENT_S:
+                    return
+        finally:
+            client.close()
+
+    def longest(self, began: float, end: float) -> float:
+        """The longest time without a confirm in that time."""
+        return longest(self.times, began, end)
+
+
+def longest(times: Sequence[float], began: float, end: float) -> float:
+    """The longest time between two of these moments, `began` and `end`."""
+    inside = [began, *(at for at in list(times) if began < at < end), end]
+    return max(later - earlier for earlier, later in itertools.pairwise(inside))
+
+
+@dataclass
+class Gaps:
+    """Of one kind of fault; seconds, one for each time."""
+
+    service: list[float] = field(default_factory=list)
+    others: list[float] = field(default_factory=list)
+    clients: list[float] = field(default_factory=list)
+
+
+@dataclass
+class System:
+    """What is measured: its nodes' ports, and how it is hurt."""
+
+    ports: list[int]
+    quorum: bool
+    faults: dict[str, Callable[[], int]]
+    """Each does one fault, waits until all is as before, and tells the number of the node that failed."""
+
+
+def measure(system: System, kinds: Sequence[str], times: int) -> dict[str, Gaps]:
+    """Each kind of fault so often."""
+    order = system.ports
+    publishers = [
+        Publisher([*order[number:], *order[:number]], quorum=system.quorum) for number in range(len(order))
+    ]
+    for publisher in publishers:
+        publisher.start()
+    found: dict[str, Gaps] = {}
+    try:
+        for kind in kinds:
+            if kind not in system.faults:
+                continue
+            gaps = found.setdefault(kind, Gaps())
+            for _ in range(times):
+                steady(publishers)
+                began = time.monotonic()
+                failed = system.faults[kind]()
+                steady(publishers)
+                end = time.monotonic()
+                each = [publisher.longest(began, end) for publisher in publishers]
+                together = sorted(itertools.chain(*(publisher.times for publisher in publishers)))
+                gaps.service.append(longest(together, began, end))
+                gaps.others.append(max(gap for number, gap in enumerate(each) if number != failed))
+                gaps.clients.append(max(each))
+                print(f"{kind}: {gaps.service[-1]:.2f} s", flush=True)
+    finally:
+        for publisher in publishers:
+            publisher.stopping = True
+        for publisher in publishers:
+            publisher.join()
+    return found
+
+
+def steady(publishers: Sequence[Publisher]) -> None:
+    """Wait until each publisher has had confirms for a while. Raises BrokerFailed: one gets none."""
+    began = time.monotonic()
+    while True:
+        now = time.monotonic()
+        gaps = [publisher.longest(now - STEADY_S, now) for publisher in publishers]
+        if now - began >= STEADY_S and max(gaps) < STEADY_S / 2:
+            return
+        if now - began > LIMIT_S:
+            raise BrokerFailed("a publisher gets no confirms")
+        time.sleep(0.05)
+
+
+@contextmanager
+def cluster(folder: Path, options: argparse.Namespace) -> Iterator[System]:
+    """Three brokers and three nodes."""
+    names = "abc"
+    with ExitStack() as ends:
+        links = ends.enter_context(Links())
+        network = Network(links, 3, names)
+        place = jars(options.jars.absolute())
+        brokers = start_brokers(ends, folder, place, 3, HEAP, doors=network.doors)
+        nodes = make_nodes(folder, brokers, names, network)
+        for node in nodes:
+            ends.callback(node.kill9)
+            node.start()
+        world = faults.World(nodes, brokers, network, random.Random(1))
+
+        def each(hurt: Callable[[faults.World], None]) -> Callable[[], int]:
+            def fault() -> int:
+                owner = world.owner()
+                hurt(world)
+                whole(nodes)
+                return nodes.index(owner)
+
+            return fault
+
+        def cut(world: faults.World) -> None:
+            owner = world.owner()
+            for link in world.links(owner):
+                Link.stall(link)
+            wait_for_owner(world.others(owner))
+            for link in world.links(owner):
+                link.heal()
+
+        whole(nodes)
+        kinds = {
+            "handover": faults.stop_owner,
+            "kill": faults.kill_process,
+            "machine": faults.kill_machine,
+            "freeze": faults.freeze,
+            "cut": cut,
+        }
+        ports = [node.amqp_port for node in nodes]
+        yield System(ports, False, {name: each(hurt) for name, hurt in kinds.items()})
+
+
+def whole(nodes: Sequence[Node]) -> None:
+    """Wait until one node is the owner, and the others follow it."""
+    for node in nodes:
+        node.wait_until_serving()
+    deadline = time.monotonic() + LIMIT_S
+    while [node.is_owner for node in nodes].count(True) != 1:
+        if time.monotonic() > deadline:
+            raise BrokerFailed("there is not one owner")
+        time.sleep(0.02)
+
+
+@contextmanager
+def rabbitmq(folder: Path, options: argparse.Namespace) -> Iterator[System]:
+    """Three nodes; the queue is made at the first one."""
+    with ExitStack() as ends:
+        first = ends.enter_context(RabbitMQ(folder / "rabbitmq-1"))
+        nodes = [first]
+        for number in (2, 3):
+            nodes.append(ends.enter_context(RabbitMQ(folder / f"rabbitmq-{number}", peer=first)))
+        client = Client(first.amqp_port)
+        client.declare(QUEUE, durable=True, quorum=True)
+        client.close()
+
+        def leader() -> int:
+            for line in first.ctl("list_queues", "name", "leader").splitlines():
+                name, _, node = line.partition("\t")
+                if name == QUEUE:
+                    return [node.strip() == it.node for it in nodes].index(True)
+            raise BrokerFailed("the queue is gone")
+
+        def stop(how: Callable[[RabbitMQ], None]) -> Callable[[], int]:
+            def fault() -> int:
+                number = leader()
+                how(nodes[number])
+                nodes[number].launch()
+                nodes[number].wait_until_serving()
+                return number
+
+            return fault
+
+        def freeze() -> int:
+            number = leader()
+            os.kill(nodes[number].pid, signal.SIGSTOP)
+            try:
+                time.sleep(FREEZE_S)
+            finally:
+                os.kill(nodes[number].pid, signal.SIGCONT)
+            return number
+
+        kinds = {"handover": stop(RabbitMQ.terminate), "kill": stop(RabbitMQ.kill9), "freeze": freeze}
+        yield System([node.amqp_port for node in nodes], True, kinds)
+
+
+SYSTEMS = {"cluster": cluster, "rabbitmq": rabbitmq}
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--times", type=int, default=10, help="of each fault (default 10)")
+    parser.add_argument("--only", default=",".join(SYSTEMS), help="systems, separated by commas")
+    parser.add_argument("--faults", default=",".join(FAULTS), help="kinds, separated by commas")
+    parser.add_argument("--jars", type=Path, default=Path("build/kafka"))
+    parser.add_argument("--data", metavar="DIR", help="where the data goes")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends all that was started
+    print(", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in machine().items()), flush=True)
+    told = ["| system | fault | times | service, median / longest | others | clients |", "|---|" + "---|" * 5]
+    for name in options.only.split(","):
+        with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=options.data) as place:
+            with SYSTEMS[name](Path(place), options) as system:
+                found = measure(system, options.faults.split(","), options.times)
+        for kind, gaps in found.items():
+            columns = [
+                f"{sorted(each)[len(each) // 2]:.2f} / {max(each):.2f} s"
+                for each in (gaps.service, gaps.others, gaps.clients)
+            ]
+            told.append(f"| {name} | {kind} | {len(gaps.service)} | {' | '.join(columns)} |")
+    print(f"kafka {VERSION}, goals: handover 1 s, kill 2 s, machine, freeze and cut 4.5 s")
+    print("\n".join(told))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -197,7 +197,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--idle-seconds", type=float, default=60.0)
     parser.add_argument("--case", choices=["idle", "pages", "search", "delayed"], help="only this one")
     chosen = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-console-") as name:
+    Path("build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=Path.cwd() / "build", prefix="bench-console-") as name:
         folder, rounds, seconds = Path(name), chosen.rounds, chosen.seconds
         cases: dict[str, Callable[[], None]] = {
             "idle": lambda: idle(folder, chosen.queues, chosen.idle_seconds),

@@ -1,9 +1,9 @@
 """Search by content: records of the log by time, place, and byte strings in their properties and bodies.
 
-A search goes over the segments that are there, in slices, on a thread of its own; what retention has let go
-of is found as long as it lies there. The loop decides about key blocks, and is handed what was found, a few
-records at a time. It ends by itself when it has read, or worked, as much as it may, and says where
-another one goes on. So nothing is kept for a search between two requests.
+A search goes over the segments that are there, in slices, on a thread of its own, which rests half of the
+time; what retention has let go of is found as long as it lies there. The loop decides about key blocks, and
+is handed what was found, a few records at a time. It ends by itself when it has read, or worked, as much as
+it may, and says where another one goes on. So nothing is kept for a search between two requests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _SLICE_BYTES: Final = 1 << 20
 _FOUND_AT_ONCE: Final = 32
 """Records that the loop is handed in one go."""
 _THREADS: Final = 2
-_NICE: Final = 15
+_NICE: Final = 5
+"""Not more: the loop waits for a thread that has the interpreter's lock and gets no core."""
 
 Found = Callable[[Record], bool]
 """Gets what was found, oldest first, on the loop; False: it has enough, and this one is left."""
@@ -123,6 +124,7 @@ def _step_back() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+            os.sched_setscheduler(threading.get_native_id(), os.SCHED_BATCH, os.sched_param(0))
 
 
 class _Search:
@@ -155,6 +157,7 @@ class _Search:
                 continue
             if segment.base_lsn >= self._last:
                 break
+            began = time.monotonic()
             for data, behind, time_ms in self._slices(segment):
                 if self._walk.stopped:
                     raise Stopped
@@ -165,8 +168,11 @@ class _Search:
                 if self._enough:
                     return reached
                 reached.lsn = max(reached.lsn, behind)
-                if reached.nbytes >= self._limits.nbytes or time.monotonic() >= ends_at:
+                now = time.monotonic()
+                if reached.nbytes >= self._limits.nbytes or now >= ends_at:
                     return reached
+                time.sleep(now - began)
+                began = time.monotonic()
         reached.lsn = self._last
         return reached
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.log_core.batch._batch import Record
+from penstock.log_core.batch._batch import PERSISTENT, Record
 from penstock.log_core.history._content import Content
 from penstock.log_core.history.content_search import Reached, SearchLimits
 from penstock.log_core.log import Log
 from tests.support.logs import open_log
 from tests.support.pasts import Wanted
+from tests.support.small_broker import Broker
 
 KEYS = [b"", b"a", b"topic/1"]
 WORDS = [b"", b"one", b"two", b"onetwo", b"\0\xff"]
@@ -105,6 +106,35 @@ def test_a_search_finds_what_a_look_at_each_record_finds(
             first = reached.lsn
         assert found == expected
         log.close_sync()
+
+
+def test_sealed_segments_are_searched_as_the_others(tmp_path: Path) -> None:
+    """Segments that were rewritten, and compressed, with the messages of a queue that nobody reads."""
+    broker = Broker(tmp_path)
+    kept, busy = broker.queue("kept"), broker.queue("busy")
+    published: list[tuple[int, bytes]] = []
+    for number in range(40):
+        lsn = broker.log.appender.append_record(
+            0, broker.log.target([kept], True), b"key", b"n%d" % (number % 4), bytes(20_000), PERSISTENT
+        )
+        published.append((lsn, b"n%d" % (number % 4)))
+        broker.publish(busy, 60)
+        broker.consume("busy")
+    broker.tend()
+    assert broker.log.statistics()["segments_sealed"] > 10
+    assert broker.bytes() < 40 * 20_000 / 2, "they are compressed"
+    span, wanted = (1, broker.log.appender.next_lsn), Wanted({b"key"}, set())
+    for name in (b"n0", b"n3"):
+        records, reached = look(broker.log, span, Content([[name]], feeds={kept.id}), wanted)
+        assert [record.lsn for record in records] == [lsn for lsn, props in published if props == name]
+        assert all(len(record.body) == 20_000 for record in records)
+        assert (reached.lsn, reached.damaged) == (span[1], 0)
+    few, reached = look(broker.log, span, Content([[b"n0"]], feeds={kept.id}), wanted, most=3)
+    assert len(few) == 3
+    rest, _ = look(broker.log, (reached.lsn, span[1]), Content([[b"n0"]], feeds={kept.id}), wanted)
+    assert [record.lsn for record in (*few, *rest)] == [lsn for lsn, props in published if props == b"n0"]
+    assert look(broker.log, span, Content(body=b"no such text"), wanted)[0] == []
+    broker.log.close_sync()
 
 
 def test_times_are_those_of_records(tmp_path: Path) -> None:

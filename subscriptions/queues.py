@@ -75,7 +75,7 @@ class Queues:
         log.before_checkpoint.append(self._anchor)
         self._low = self._sweep_low = 0
         self._swept_to = 0
-        """The last sweep looked at what was appended before this."""
+        """The LSN below which the last sweep looked at everything."""
         self._sweep_left = 0
         """Queues that the sweep looks at yet."""
 

@@ -14,7 +14,7 @@ from penstock.protocols.http.audit.actions import Noting
 from penstock.protocols.http.console import files as console
 from penstock.protocols.http.data.app import DataPlane
 from penstock.protocols.http.data.openapi import page as openapi
-from penstock.protocols.http.management import sessions
+from penstock.protocols.http.management import oauth_login, sessions
 from penstock.protocols.http.management.app import add_management
 from penstock.protocols.http.management.context import Management, Replication
 from penstock.protocols.http.management.node import overview
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from penstock.protocols.links.links import Links
     from penstock.protocols.listening.front_end import FrontEnd
     from penstock.protocols.listening.registry import Registry
+    from penstock.protocols.login.code_flow import CodeFlow
     from penstock.protocols.workers.replication import Leader
     from penstock.router.broker import Broker
 
@@ -63,6 +64,8 @@ class HttpOptions:
     webhooks: WebhookOptions = field(default_factory=WebhookOptions)
     replication: Replication | None = None
     """The owner's side of a cluster; None: this gateway is alone."""
+    code_flow: CodeFlow | None = None
+    """How a page logs in at the issuer of tokens; None: it cannot."""
 
 
 def _is_open(request: Request) -> bool:
@@ -72,7 +75,7 @@ def _is_open(request: Request) -> bool:
 
 def _is_open_management(request: Request) -> bool:
     """The same, of the listener of the management API."""
-    groups = (console, overview, sessions, management_openapi)
+    groups = (console, overview, sessions, oauth_login, management_openapi)
     return any(group.is_open(request) for group in groups) or _is_open(request)
 
 
@@ -141,6 +144,7 @@ def serve(
         history_bytes=options.history_bytes,
         replication=options.replication,
         node=options.node,
+        code_flow=options.code_flow,
     )
     add_management(api)
     if managed:

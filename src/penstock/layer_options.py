@@ -19,6 +19,7 @@ from penstock.router.limits.limits import BACKLOG_BYTES, BACKLOG_EVICT, BACKLOG_
 
 if TYPE_CHECKING:
     from penstock.cluster.replica import Replica
+    from penstock.protocols.login.code_flow import CodeFlow
     from penstock.router.authentication.oauth import OAuth
 
 __all__ = [
@@ -116,4 +117,14 @@ def http_options(config: Config, log: Log, replica: Replica | None) -> http.Http
         history_bytes=config.management.history_bytes,
         webhooks=layer_options(WebhookOptions, config.webhooks),
         replication=replica,
+        code_flow=_code_flow(config),
     )
+
+
+def _code_flow(config: Config) -> CodeFlow | None:
+    """How pages log in at the issuer of tokens, if they do. Raises ConfigError: a file cannot be used."""
+    if not config.oauth.client_id:
+        return None
+    from penstock.protocols.login.code_flow import CodeFlow, CodeFlowOptions
+
+    return CodeFlow(layer_options(CodeFlowOptions, config.oauth))

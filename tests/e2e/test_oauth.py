@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import http.server
-import ssl
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +29,7 @@ from rabbitmq_amqp_python_client import (
 from penstock.errors import PenstockError
 from penstock.sync import connect as sdk_connect
 from tests.support.brokers import ROOT, Gateway
-from tests.support.certificates import Authority
+from tests.support.issuer import Issuer
 from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS
 from tests.support.tokens import AUDIENCE, ISSUER, jwk, key_set, token
@@ -40,35 +37,6 @@ from tests.support.tokens import AUDIENCE, ISSUER, jwk, key_set, token
 pytestmark = pytest.mark.penstock_only("RabbitMQ needs a plug-in and another configuration for this")
 
 ALL = "broker.configure:*/* broker.read:*/* broker.write:*/*"
-
-
-class Issuer:
-    """Publishes its keys by HTTPS; they may be changed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.authority = Authority(folder)
-        self.keys = key_set(jwk("one"))
-        issuer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(issuer.keys)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(*self.authority.server())
-        self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"https://127.0.0.1:{self.server.server_address[1]}/keys"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
 
 
 @pytest.fixture(scope="module")

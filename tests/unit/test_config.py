@@ -74,6 +74,7 @@ def test_a_default_has_the_declared_type(option: Option) -> None:
             "bootstrap_servers",
             "bridges",
             "folders",
+            "scopes",
             "kinds",
             "options",
             "loopback_users",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.protocols.http.audit import handlers as audit
-from penstock.protocols.http.management import application, links, logins, sessions, webhooks
+from penstock.protocols.http.management import application, links, logins, oauth_login, sessions, webhooks
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.definitions import definitions
 from penstock.protocols.http.management.node import (
@@ -39,6 +39,7 @@ _GROUPS = (
     recording,
     logins,
     sessions,
+    oauth_login,
     certificates,
     queues,
     exchanges,

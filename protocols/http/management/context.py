@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.protocols.http.webhooks.service import Webhooks
     from penstock.protocols.links.links import Links
     from penstock.protocols.listening.registry import Registry
+    from penstock.protocols.login.code_flow import CodeFlow
     from penstock.router.broker import Broker
     from penstock.router.vhost.vhost import Vhost
 
@@ -126,11 +127,13 @@ class Management:
         history_bytes: int = 0,
         replication: Replication | None = None,
         node: str = "",
+        code_flow: CodeFlow | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`disk_free_limit`: publishers wait with less, in bytes. `certificates`: the server's files.
         `history_bytes`: the most that histories of counters take; 0 = there are none. `replication`: of
-        the owner of a cluster. `node`: its name among the nodes; empty: that of the cluster."""
+        the owner of a cluster. `node`: its name among the nodes; empty: that of the cluster. `code_flow`:
+        how a page logs in at the issuer of tokens; None: it cannot."""
         self.app = app
         self.certificates = certificates
         self.broker = broker
@@ -151,6 +154,7 @@ class Management:
         self.links = links
         self.version = __version__
         self.replication = replication
+        self.code_flow = code_flow
         self.sampler = Sampler(
             broker, registry, asyncio.get_running_loop().time, History(history_bytes, clock)
         )

@@ -18,7 +18,7 @@ from penstock.protocols.http.management.context import Management, text_of
 from penstock.protocols.http.server.login import cookie_name, session_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response, parsed
 
-__all__ = ["LOGIN", "add", "is_open"]
+__all__ = ["LOGIN", "add", "begin_session", "is_open"]
 
 LOGIN: Final = Body({"username": Text(), "password": Text()}, "username", "password")
 
@@ -45,20 +45,16 @@ class _Sessions:
 
     async def begin(self, request: Request) -> Response:
         """Log in, and take the place of the session that the page had."""
-        users, sessions = self._api.broker.users, self._api.broker.web_sessions
+        users = self._api.broker.users
         username, password = await _login(request)
         with users.attempt("http", request.peer_host):
             request.identity = await users.authenticate(
                 username, password.encode("utf-8", "surrogateescape"), request.local, peer=request.peer_host
             )
+        cookie = await begin_session(self._api, request)
         identity = self._api.identity(request)
-        before = session_of(request)
-        if before is not None:
-            sessions.end(before)
-        session, lsn = sessions.begin(identity)
-        await self._api.kept(lsn)
         shown = {"name": identity.username, "tags": sorted(identity.tags)}
-        return json_response(shown, headers=_cookie(request, session))
+        return json_response(shown, headers=cookie)
 
     async def end(self, request: Request) -> Response:
         """Log out; without a session there is nothing to do."""
@@ -66,6 +62,22 @@ class _Sessions:
         if session is not None:
             await self._api.kept(self._api.broker.web_sessions.end(session))
         return Response(204, headers=_cookie(request, ""))
+
+
+async def begin_session(api: Management, request: Request) -> list[tuple[str, str]]:
+    """A session of the user of a request, instead of the one that the page had: the headers with its cookie.
+
+    Raises:
+        HttpError: 403, the user has no tag for the API; 503.
+
+    """
+    identity, sessions = api.identity(request), api.broker.web_sessions
+    before = session_of(request)
+    if before is not None:
+        sessions.end(before)
+    session, lsn = sessions.begin(identity)
+    await api.kept(lsn)
+    return _cookie(request, session)
 
 
 async def _login(request: Request) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from penstock.protocols.http.server.messages import HttpError, Request
 
-__all__ = ["bearer", "cookie_name", "credentials", "session_of"]
+__all__ = ["bearer", "cookie_name", "cookie_of", "credentials", "session_of"]
 
 _MAX: Final = 12 << 10
 """Bytes of credentials; a token of OAuth 2 may be long."""
@@ -71,11 +71,12 @@ def cookie_name(request: Request) -> str:
 
 def session_of(request: Request) -> str | None:
     """The session that a request is made in; None: it has none, or logs in otherwise."""
-    header = request.headers.get("cookie")
-    if header is None or "authorization" in request.headers:
-        return None
-    wanted = cookie_name(request)
-    for pair in header.split(";"):
+    return None if "authorization" in request.headers else cookie_of(request, cookie_name(request))
+
+
+def cookie_of(request: Request, wanted: str) -> str | None:
+    """The value of a cookie; None: the request has none of that name."""
+    for pair in request.headers.get("cookie", "").split(";"):
         name, _, value = pair.strip().partition("=")
         if name == wanted:
             return value

@@ -264,7 +264,10 @@ class _Reader:
     def _check_oauth(self) -> None:
         values = {
             name: str(self.values[f"oauth.{name}"])
-            for name in ("issuer", "resource_server_id", "jwks_file", "jwks_url", "ca_file")
+            for name in (
+                *("issuer", "resource_server_id", "jwks_file", "jwks_url", "ca_file"),
+                *("client_id", "authorization_url", "token_url"),
+            )
         }
         if not values["issuer"]:
             for name, value in values.items():
@@ -285,9 +288,18 @@ class _Reader:
                 "tokens are verified with keys from exactly one place",
                 "set either oauth.jwks_file or oauth.jwks_url",
             )
-        url = values["jwks_url"]
-        if url and not (url.startswith("https://") and url[8:9].strip("/")):
-            raise self._wrong("oauth.jwks_url", f"{url!r} is no https:// URL", "keys come over TLS only")
+        for name in ("jwks_url", "authorization_url", "token_url"):
+            url = values[name]
+            if url and not (url.startswith("https://") and url[8:9].strip("/")):
+                raise self._wrong(
+                    f"oauth.{name}", f"{url!r} is no https:// URL", "keys and tokens come over TLS only"
+                )
+            if name != "jwks_url" and bool(url) is not bool(values["client_id"]):
+                raise self._wrong(
+                    f"oauth.{name}",
+                    "signing in at the issuer needs three options",
+                    "set client_id, authorization_url and token_url, or none of them",
+                )
 
 
 def section_type(section: dataclasses.Field[object]) -> type:

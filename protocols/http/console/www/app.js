@@ -32,8 +32,19 @@ const PAGES = [
 /** Keys that lead to a page, after "g". */
 const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "exchanges", s: "streams", d: "dead-letters", y: "delayed", t: "retained", l: "live", f: "search", r: "replay", p: "policies", w: "webhooks", a: "audit", v: "vhosts", u: "users" };
 
+/** Why there was no login at the issuer of tokens, as the address of the page says. */
+const NOT_SIGNED_IN = {
+  refused: "The issuer did not let you in.",
+  unknown: "The login took too long, or began in another browser. Sign in again.",
+  unanswered: "The issuer gave no token. The log of the gateway says more.",
+  "no-right": "Your token has no right to see the console.",
+};
+
 function SignIn({ ended, signedIn }) {
   const first = useRef(null);
+  const here = usePlace();
+  const why = here.page === "sign-in" && NOT_SIGNED_IN[here.names[0]];
+  const auth = useLoaded("/api/auth", 3600e3).data;
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
   useEffect(() => first.current.focus(), []);
@@ -58,7 +69,9 @@ function SignIn({ ended, signedIn }) {
     <label><span>User name</span><input ref=${first} name="username" autocomplete="username" required /></label>
     <label><span>Password</span><input name="password" type="password" autocomplete="current-password" required /></label>
     ${error && html`<p class="notice bad" role="alert">${error}</p>`}
-    <div class="actions"><button type="submit" disabled=${busy}>Sign in</button></div>
+    ${why && !error && html`<p class="notice bad" role="alert">${why}</p>`}
+    <div class="actions"><button type="submit" disabled=${busy}>Sign in</button>
+      ${auth?.oauth_enabled && html`<a href="/sign-in/oauth">Sign in with ${auth.oauth_provider_url}</a>`}</div>
   </form></main>`;
 }
 

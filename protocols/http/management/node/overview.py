@@ -322,7 +322,21 @@ class _Overview:
         return json_response({"name": identity.username, "tags": sorted(identity.tags)})
 
     async def auth(self, request: Request) -> Response:
-        return json_response({"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
+        """The ways to log in besides a password: of RabbitMQ 4.2, and of 3.10, whose page asks for others."""
+        flow, told = self._api.code_flow, {"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""}
+        if flow is None:
+            return json_response({**told, "oauth_enabled": False})
+        options = flow.options
+        return json_response(
+            {
+                **told,
+                "oauth_enabled": True,
+                "oauth_client_id": options.client_id,
+                "oauth_provider_url": options.issuer,
+                "oauth_scopes": " ".join(options.scopes),
+                "oauth_disable_basic_auth": False,
+            }
+        )
 
     async def version(self, request: Request) -> Response:
         return json_response(RABBITMQ_VERSION)

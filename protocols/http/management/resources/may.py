@@ -6,8 +6,8 @@
 
 `operation` is configure, write or read; `name` an exchange or a queue; `routing_key` matters for topic
 exchanges, and a topic of MQTT is a key of amq.topic with `.` for `/`. For administrators, and for everybody
-about themselves. Tokens and guards of topics (`mqtt.acl_file`) may forbid more: the verdict is with the
-guard, and without tokens.
+about themselves. The guard of topics (`mqtt.acl_file`) counts, too. Of users who log in by a token of OAuth 2
+only these themselves can be asked about: the one rule is then `token`, with its scopes of the operation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def add(api: Management) -> None:
         caller, name = api.identity(request), request.parameter("user")
         if name != caller.username:
             api.require(request)
-        identity, vhost = api.broker.users.identity(name), api.broker.vhosts.get(request.parameter("vhost"))
+        vhost = api.broker.vhosts.get(request.parameter("vhost"))
+        # Nothing is known of users who log in by a token but what their own token says.
+        identity = caller if name == caller.username else api.broker.users.identity(name)
         if identity is None or vhost is None:
             raise absent()
         operation = request.parameter("operation")
@@ -51,6 +53,13 @@ def _rules(
     """Those that were asked, in their order: the first one that refuses is the last."""
     allowed, user = api.broker.authorizer, identity.username
     name, key = exchange_name(request.parameter("name")), request.parameter("routing_key")
+    exchange = vhost.exchanges.get(name)
+    if identity.grants is not None:
+        allows = allowed.allow(identity, vhost.name, operation, name)
+        if allows and operation != "configure" and exchange is not None and exchange.is_topic:
+            allows = allowed.allow_topic(identity, vhost.name, operation, name, wire(key))
+        scopes = [one for one in identity.grants.texts() if one.startswith(f"{operation}:")]
+        return [{"rule": "token", "pattern": " ".join(scopes) or None, "allows": allows}]
     known = {(one, place): permission for one, place, permission in allowed.permissions()}
     permission = known.get((user, vhost.name))
     if permission is None:
@@ -63,7 +72,6 @@ def _rules(
             "allows": allowed.allow(identity, vhost.name, operation, name),
         }
     ]
-    exchange = vhost.exchanges.get(name)
     if not rules[0]["allows"] or operation == "configure" or exchange is None or not exchange.is_topic:
         return rules
     topics = {(one, place, of): permission for one, place, of, permission in allowed.topic_permissions()}

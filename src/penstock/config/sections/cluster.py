@@ -146,8 +146,8 @@ class Kafka:
             Bytes(MIB, 1024 * 1024 * GIB),
             "The topic may hold twice the folder and so many bytes more. Above that the owner sends old "
             "files again, so that Kafka can delete what is older.",
-            when="the brokers' disks are small (lower), or queues keep old messages for long and that traffic "
-            "is too much (raise)",
+            when="the brokers' disks are small (lower), or queues keep old messages and that "
+            "traffic is too much (raise)",
         ),
     )
     answer_timeout_s: float = field(

@@ -51,7 +51,7 @@ class OAuth:
         default="",
         metadata=option(
             Text("a path"),
-            'PEM file with the CAs that jwks_url is trusted by; "" = those of the system.',
+            'PEM file with the CAs that jwks_url and token_url are trusted by; "" = those of the system.',
             when="the issuer's certificate is from an authority of your own",
         ),
     )
@@ -94,5 +94,36 @@ class OAuth:
             Names(),
             "Claims that may have the user's name; the first one that is there counts.",
             when="your issuer has the user's name in another claim",
+        ),
+    )
+    client_id: str = field(
+        default="",
+        metadata=option(
+            Text("a name"),
+            "The name of the console as a public client of the issuer, by which it offers to sign in there "
+            '(authorization code with PKCE). "" = it does not.',
+            when="people sign in to the console at the issuer",
+        ),
+    )
+    authorization_url: str = field(
+        default="",
+        metadata=option(
+            Text("a URL"),
+            "Where the issuer lets users sign in, beginning with https://. Needed by client_id.",
+            when="client_id is set",
+        ),
+    )
+    token_url: str = field(
+        default="",
+        metadata=option(
+            Text("a URL"),
+            "Where the issuer gives tokens, beginning with https://. Needed by client_id.",
+            when="client_id is set",
+        ),
+    )
+    scopes: tuple[str, ...] = field(
+        default=("openid",),
+        metadata=option(
+            Names(), "The scopes that the console asks for.", when="the issuer gives rights by scopes"
         ),
     )

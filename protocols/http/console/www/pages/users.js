@@ -33,6 +33,7 @@ const OPERATIONS = ["write", "read", "configure"];
 const RULES = {
   vhost: "It may not enter the virtual host: it has no permissions there.", permission: "Permission",
   "topic-permission": "Topic permission", "topic-guard": "The guard of topics (an ACL file or a broker of tokens)",
+  token: "Scopes of the token",
 };
 
 /** Whether the user may do something, and which rule says so. */

@@ -369,7 +369,7 @@ class Exchange:
             case "direct":
                 found = self._literal.get(subject.key)
                 return () if found is None else (found,)
-            case "fanout" | "x-message-deduplication" | "x-recent-history":
+            case "fanout" | "x-message-deduplication" | "x-recent-history" | "x-federation-upstream":
                 return self._literal.values()
             case "topic":
                 slots: list[Slot | Own] = []

@@ -271,6 +271,19 @@ def test_a_set_names_upstreams_and_one_that_is_away_says_why(
     assert f'penstock_link_up{{kind="federation",vhost="/",link="exchange {unique} from near"}} 1' in metrics
 
 
+def test_the_type_of_exchange_that_rabbitmq_makes_here_is_a_fanout(down: Channel, unique: str) -> None:
+    arguments = {"x-max-hops": 1, "x-downstream-name": "rabbit@b", "x-downstream-vhost": "/"}
+    down.exchange_declare(
+        unique, "x-federation-upstream", internal=True, auto_delete=True, arguments=arguments
+    )
+    down.queue_declare(unique)
+    down.queue_bind(unique, unique, "")
+    down.exchange_bind(unique, "amq.topic", f"{unique}.#")
+    down.basic_publish("amq.topic", f"{unique}.a", b"1")
+    assert [body for _, body in take(down, unique, 1)] == [b"1"]
+    down.queue_delete(unique)
+
+
 def test_mistakes_are_refused(api: Api, unique: str) -> None:
     def put(component: str, value: Any) -> str:
         answer = api.send("PUT", f"parameters/{component}/%2F/{unique}", {"value": value})

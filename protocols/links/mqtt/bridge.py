@@ -31,11 +31,6 @@ from penstock.logs import fields
 from penstock.protocols.links.errors import LinkError
 from penstock.protocols.links.link import Link
 from penstock.protocols.links.mqtt.packets import (
-    PUBACK,
-    PUBCOMP,
-    PUBLISH,
-    PUBREC,
-    PUBREL,
     Publish,
     VersionRefused,
     acknowledged,
@@ -48,6 +43,7 @@ from penstock.protocols.links.mqtt.packets import (
 from penstock.protocols.links.mqtt.side import Side
 from penstock.protocols.links.mqtt.topics import mapping
 from penstock.protocols.links.tls import client_tls
+from penstock.protocols.mqtt.codec.packets import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 
 if TYPE_CHECKING:
     from penstock.protocols.links.local import Local
@@ -61,7 +57,6 @@ _PRIVATE: Final = 0x80
 _OPTIONS: Final = 0x04 | 0x08 | 0x10
 """Of a subscription with MQTT 5: no-local, RETAIN as published, retained messages when it is new."""
 _READ: Final = 256 << 10
-_DISCONNECT: Final = 14
 _RETAIN: Final = 1
 
 _Direction = Literal["out", "in"]
@@ -254,7 +249,7 @@ class Bridge(Link):
                     target.write(translated(data, from_5=source.is_5, to_5=target.is_5))
                     if kind in (PUBACK, PUBREC):
                         self._counted(source, reason_of(data, is_5=source.is_5))
-                elif kind == _DISCONNECT:
+                elif kind == DISCONNECT:
                     reason = data[2] if len(data) > 2 else 0
                     raise LinkError(f"{source.name}: the connection was ended there (reason {reason:#04x})")
             await target.drain()

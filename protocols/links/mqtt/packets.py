@@ -11,23 +11,27 @@ Source: MQTT 3.1.1 and 5.0, chapters 2 and 3.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.links.errors import LinkError
+from penstock.protocols.mqtt.codec import packets as kinds
+from penstock.protocols.mqtt.codec import reasons
+from penstock.protocols.mqtt.codec.properties import (
+    Properties,
+    decode_properties,
+    decode_varint,
+    encode_binary,
+    encode_properties,
+    encode_text,
+    encode_varint,
+)
+from penstock.protocols.mqtt.codec.reasons import MqttError
 
 __all__ = [
-    "CONNACK",
     "DISCONNECT",
     "PINGREQ",
-    "PUBACK",
-    "PUBCOMP",
-    "PUBLISH",
-    "PUBREC",
-    "PUBREL",
-    "SUBACK",
     "Connack",
     "Publish",
     "VersionRefused",
@@ -43,45 +47,17 @@ __all__ = [
     "translated",
 ]
 
-CONNACK: Final = 2
-PUBLISH: Final = 3
-PUBACK: Final = 4
-PUBREC: Final = 5
-PUBREL: Final = 6
-PUBCOMP: Final = 7
-SUBACK: Final = 9
-PINGREQ: Final = b"\xc0\x00"
-DISCONNECT: Final = b"\xe0\x00"
+PINGREQ: Final = bytes((kinds.PINGREQ << 4, 0))
+DISCONNECT: Final = bytes((kinds.DISCONNECT << 4, 0))
 
-_U16: Final = struct.Struct(">H")
-_PROPERTY_SIZES: Final[Mapping[int, int]] = {
-    # Of those that CONNACK may have; 0 = a text, -1 = two texts.
-    0x11: 4,
-    0x12: 0,
-    0x13: 2,
-    0x15: 0,
-    0x16: 0,
-    0x1A: 0,
-    0x1C: 0,
-    0x1F: 0,
-    0x21: 2,
-    0x22: 2,
-    0x24: 1,
-    0x25: 1,
-    0x26: -1,
-    0x27: 4,
-    0x28: 1,
-    0x29: 1,
-    0x2A: 1,
-}
 _REFUSALS: Final = {
     2: "it refuses the client id",
     3: "it is not available",
     4: "user name or password is wrong",
     5: "not authorised",
-    0x85: "it refuses the client id",
-    0x86: "user name or password is wrong",
-    0x87: "not authorised",
+    reasons.CLIENT_ID_NOT_VALID: "it refuses the client id",
+    reasons.BAD_USER_NAME_OR_PASSWORD: "user name or password is wrong",
+    reasons.NOT_AUTHORIZED: "not authorised",
 }
 
 
@@ -89,33 +65,25 @@ class VersionRefused(LinkError):
     """A broker does not know the level in CONNECT: one that knows no bridges refuses that of a bridge."""
 
 
-def _varint(number: int) -> bytes:
-    made = bytearray()
-    while True:
-        number, low = divmod(number, 128)
-        made.append(low | (0x80 if number else 0))
-        if not number:
-            return bytes(made)
-
-
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def _size_at(data: bytes, at: int) -> tuple[int, int]:
     """(number, where it ends); (-1, at) when it is not complete. Raises LinkError."""
-    number = shift = 0
-    for index in range(at, min(at + 4, len(data))):
-        number |= (data[index] & 0x7F) << shift
-        if data[index] < 0x80:
-            return number, index + 1
-        shift += 7
-    if len(data) - at >= 4:
-        raise LinkError("it sent no packet of MQTT")
-    return -1, at
+    if not any(one < 0x80 for one in data[at : at + 4]) and len(data) - at < 4:
+        return -1, at
+    try:
+        return decode_varint(data, at, len(data))
+    except MqttError as error:
+        raise _broken(error) from None
+
+
+def _broken(error: MqttError) -> LinkError:
+    return LinkError(f"it sent no packet of MQTT: {error.message}")
 
 
 def split(buffer: bytes) -> tuple[list[bytes], bytes]:
     """The whole packets in a buffer, and what is left. Raises LinkError: they are none."""
     found, at = [], 0
     while at < len(buffer):
-        size, start = _read_varint(buffer, at + 1)
+        size, start = _size_at(buffer, at + 1)
         if size < 0 or start + size > len(buffer):
             break
         found.append(buffer[at : start + size])
@@ -125,16 +93,11 @@ def split(buffer: bytes) -> tuple[list[bytes], bytes]:
 
 def packet(head: int, body: bytes) -> bytes:
     """A packet; `head` is its first byte."""
-    return bytes([head]) + _varint(len(body)) + body
+    return bytes([head]) + encode_varint(len(body)) + body
 
 
 def _body(data: bytes) -> bytes:
-    return data[_read_varint(data, 1)[1] :]
-
-
-def _text(text: str | bytes) -> bytes:
-    data = text.encode() if isinstance(text, str) else text
-    return _U16.pack(len(data)) + data
+    return data[_size_at(data, 1)[1] :]
 
 
 def connect(
@@ -164,28 +127,29 @@ def connect(
     is_5 = level == 5
     name = "MQIsdp" if level & 0x7F == 3 else "MQTT"
     flags = 0x02 if clean else 0
-    payload = _text(client_id)
+    payload = encode_text(client_id)
     if will is not None:
         flags |= 0x04 | 0x08 | 0x20
-        payload += (b"\x00" if is_5 else b"") + _text(will[0]) + _text(will[1])
+        payload += (b"\x00" if is_5 else b"") + encode_text(will[0]) + encode_binary(will[1])
     if user:
         flags |= 0x80
-        payload += _text(user)
+        payload += encode_text(user)
     if password:
         flags |= 0x40
-        payload += _text(password)
+        payload += encode_text(password)
     properties = b""
     if is_5:
-        expiry = 0 if clean else 0xFFFFFFFF
-        properties = b"\x11" + struct.pack(">I", expiry) + b"\x21" + _U16.pack(receive_maximum)
-        properties = _varint(len(properties)) + properties
-    return packet(0x10, _text(name) + bytes([level, flags]) + _U16.pack(keepalive_s) + properties + payload)
+        expiry_s = 0 if clean else 0xFFFFFFFF
+        properties = encode_properties({"session_expiry_s": expiry_s, "receive_maximum": receive_maximum})
+    head = encode_text(name) + bytes([level, flags]) + keepalive_s.to_bytes(2, "big")
+    return packet(kinds.CONNECT << 4, head + properties + payload)
 
 
 def subscribe(packet_id: int, filters: Sequence[tuple[str, int]], *, is_5: bool) -> bytes:
     """A SUBSCRIBE; filters have their options (in MQTT 3 the QoS)."""
-    body = _U16.pack(packet_id) + (b"\x00" if is_5 else b"")
-    return packet(0x82, body + b"".join(_text(one) + bytes([options]) for one, options in filters))
+    body = packet_id.to_bytes(2, "big") + (b"\x00" if is_5 else b"")
+    body += b"".join(encode_text(one) + bytes([options]) for one, options in filters)
+    return packet(kinds.SUBSCRIBE << 4 | 2, body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,37 +170,24 @@ def decode_connack(data: bytes, *, is_5: bool) -> Connack:
     if len(body) < 2:
         raise LinkError("it sent no packet of MQTT")
     reason = body[1]
-    if reason in (1, 0x84):
+    if reason in (1, reasons.UNSUPPORTED_VERSION):
         raise VersionRefused("it does not speak this version of MQTT")
     if reason:
         raise LinkError(f"it refuses the connection: {_REFUSALS.get(reason, f'reason {reason:#04x}')}")
-    found = _properties(body, 2) if is_5 else {}
+    found: Properties = {}
+    if is_5:
+        try:
+            found, _ = decode_properties(body, 2, len(body), "CONNACK")
+        except MqttError as error:
+            raise _broken(error) from None
     return Connack(
         bool(body[0] & 1),
-        found.get(0x21, 65535),
-        found.get(0x24, 2),
-        bool(found.get(0x25, 1)),
-        found.get(0x27, 1 << 32),
-        found.get(0x13),
+        found.get("receive_maximum", 65535),
+        found.get("maximum_qos", 2),
+        bool(found.get("retain_available", 1)),
+        found.get("maximum_packet_size", 1 << 32),
+        found.get("server_keep_alive_s"),
     )
-
-
-def _properties(body: bytes, at: int) -> dict[int, Any]:
-    """Numbers among the properties of a CONNACK."""
-    size, at = _read_varint(body, at)
-    end, found = at + size, {}
-    while at < end:
-        key, width = body[at], _PROPERTY_SIZES.get(body[at])
-        at += 1
-        if width is None:
-            raise LinkError("it sent an unknown property in CONNACK")
-        if width <= 0:
-            for _ in range(2 if width else 1):
-                at += 2 + int.from_bytes(body[at : at + 2], "big")
-            continue
-        found[key] = int.from_bytes(body[at : at + width], "big")
-        at += width
-    return found
 
 
 @dataclass(slots=True)
@@ -259,7 +210,7 @@ class Publish:
 
 def decode_publish(data: bytes, *, is_5: bool) -> Publish:
     """Read a PUBLISH. Raises LinkError: it is damaged."""
-    at = _read_varint(data, 1)[1]
+    at = _size_at(data, 1)[1]
     size = int.from_bytes(data[at : at + 2], "big")
     end = at + 2 + size
     flags = data[0] & 0x0F
@@ -267,7 +218,7 @@ def decode_publish(data: bytes, *, is_5: bool) -> Publish:
     properties_end = id_end
     properties = b"\x00"
     if is_5:
-        length, properties_end = _read_varint(data, id_end)
+        length, properties_end = _size_at(data, id_end)
         properties_end += length
         properties = data[id_end:properties_end]
     if properties_end > len(data):
@@ -282,14 +233,13 @@ def decode_publish(data: bytes, *, is_5: bool) -> Publish:
 def encode_publish(publish: Publish, *, is_5: bool) -> bytes:
     """The packet of it."""
     properties = publish.properties if is_5 else b""
-    return packet(
-        PUBLISH << 4 | publish.flags, _text(publish.topic) + publish.packet_id + properties + publish.payload
-    )
+    body = encode_text(publish.topic) + publish.packet_id + properties + publish.payload
+    return packet(kinds.PUBLISH << 4 | publish.flags, body)
 
 
 def acknowledged(kind: int, packet_id: bytes) -> bytes:
     """A PUBACK, PUBREC, PUBREL or PUBCOMP without a reason."""
-    return packet(kind << 4 | (2 if kind == PUBREL else 0), packet_id)
+    return packet(kind << 4 | (2 if kind == kinds.PUBREL else 0), packet_id)
 
 
 def reason_of(data: bytes, *, is_5: bool) -> int:

@@ -9,25 +9,21 @@ from typing import Final, Self
 
 from penstock.protocols.links.errors import LinkError
 from penstock.protocols.links.mqtt.packets import (
-    CONNACK,
     DISCONNECT,
     PINGREQ,
-    PUBCOMP,
-    PUBREL,
-    SUBACK,
     Connack,
     acknowledged,
     decode_connack,
     split,
     subscribe,
 )
+from penstock.protocols.mqtt.codec.packets import CONNACK, PINGRESP_TYPE, PUBCOMP, PUBREL, SUBACK
 
 __all__ = ["Side"]
 
 _READ: Final = 256 << 10
 _LOGIN_S: Final = 30.0
 _SUBSCRIBE_ID: Final = 65535
-_PINGRESP: Final = 13
 _AT_ONCE: Final = 4096
 """Packets sent before their answers are waited for."""
 
@@ -170,7 +166,7 @@ class Side:
         """
         while True:
             found, self._early = self._early or await self._read(), []
-            if found := [one for one in found if one[0] >> 4 != _PINGRESP]:
+            if found := [one for one in found if one[0] >> 4 != PINGRESP_TYPE]:
                 return found
 
     async def _read(self) -> list[bytes]:

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from pamqp import commands
 from pamqp.header import ContentHeader
 
-from penstock.protocols.links.amqp.header import entries, table_of, with_entry, with_first, with_properties
+from penstock.protocols.links.amqp.header import (
+    array_of,
+    element,
+    entries,
+    table_of,
+    with_entry,
+    with_first,
+    with_properties,
+    without_user_id,
+)
 
 _NAMES = st.sampled_from(["a", "x-shovelled", "x-shovelled-timestamp", "b"])
 _VALUES = st.none() | st.booleans() | st.text(max_size=5) | st.lists(st.integers(0, 9), max_size=2)
@@ -47,7 +56,7 @@ def test_a_header_is_set_and_the_others_stay(headers: dict[str, Any] | None, mor
 def test_a_table_is_put_in_front_of_those_before(
     headers: dict[str, Any] | None, more: dict[str, str]
 ) -> None:
-    made = with_first(header(headers, **more), b"x-shovelled", {"by": "me"})
+    made = with_first(header(headers, **more), b"x-shovelled", element({"by": "me"}))
     earlier = (headers or {}).get("x-shovelled")
     wanted = [{"by": "me"}, *(earlier if isinstance(earlier, list) else [])]
     assert properties(made)["headers"] == {**(headers or {}), "x-shovelled": wanted}
@@ -58,3 +67,20 @@ def test_properties_are_set(headers: dict[str, Any] | None, more: dict[str, str]
     before = header(headers, **more)
     made = with_properties(before, {"delivery_mode": 2, "type": "t"})
     assert properties(made) == {**properties(before), "delivery_mode": 2, "message_type": "t"}
+
+
+@given(_HEADERS, _OTHERS, st.sampled_from([{}, {"timestamp": 1, "delivery_mode": 2, "expiration": "9"}]))
+def test_user_id_goes_and_all_else_stays(
+    headers: dict[str, Any] | None, more: dict[str, Any], others: dict[str, Any]
+) -> None:
+    plain = header(headers, **more, **others, priority=1, message_type="t", cluster_id="c")
+    assert without_user_id(plain) == plain
+    with_user = header(headers, **more, **others, priority=1, message_type="t", cluster_id="c", user_id="me")
+    assert without_user_id(with_user) == plain
+
+
+def test_the_elements_of_an_array_are_read() -> None:
+    made = with_first(header(None), b"x-received-from", element({"vhost": "/"}, b"\x04hops" + b"s\x00\x03"))
+    made = with_first(made, b"x-received-from", element({"vhost": "b"}))
+    assert array_of(made, b"x-received-from") == [{"vhost": "b"}, {"vhost": "/", "hops": 3}]
+    assert array_of(made, b"x-shovelled") == []

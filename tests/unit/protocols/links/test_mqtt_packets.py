@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from penstock.protocols.links.errors import LinkError
 from penstock.protocols.links.mqtt.packets import (
-    PUBREC,
     Publish,
     VersionRefused,
     acknowledged,
@@ -22,6 +21,7 @@ from penstock.protocols.links.mqtt.packets import (
     translated,
 )
 from penstock.protocols.mqtt.codec import packets
+from penstock.protocols.mqtt.codec.packets import PUBREC
 
 _PUBLISHES = st.builds(
     Publish,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols.links.amqp.settings import local_vhosts, shovel_settings, shown, unmasked
+from penstock.protocols.links.amqp.parameters import shown, unmasked
+from penstock.protocols.links.amqp.settings import local_vhosts, shovel_settings
 
 _LEAST = {"src-uri": "amqp://", "src-queue": "q", "dest-uri": "amqp://u:secret@h"}
 

@@ -204,6 +204,9 @@ def test_one_that_cannot_connect_says_why_and_tries_again(
     assert f"{unique}\t/\tdynamic\t" in capsys.readouterr().out
     assert main(["shovels", "list", "--url", url]) == 0
     assert "no connection to 127.0.0.1:1" in capsys.readouterr().out
+    assert main(["top", "--once", "--url", url]) == 0
+    shown_there = capsys.readouterr().out
+    assert unique in shown_there and "no connection to 127.0.0.1:1" in shown_there
     assert main(["rabbitmqctl", "--url", url, "list_parameters"]) == 0
     listed = capsys.readouterr().out
     assert unique in listed and "hidden" not in listed

@@ -1,4 +1,4 @@
-"""`penstock top`: the gateway at work, anew every two seconds."""
+"""`penstock top`: the gateway at work, and its links to other brokers, anew every two seconds."""
 
 from __future__ import annotations
 
@@ -25,6 +25,15 @@ _ROWS: Final = 15
 _LINES_AROUND: Final = 6
 """Lines of a terminal that have no queue."""
 _COLUMNS: Final = ("queue", "vhost", "ready", "unacked", "consumers", "in/s", "out/s")
+_LINKS: Final = ("link", "kind", "vhost", "state", "lag", "forwarded", "faults", "why")
+_LINKS_MOST: Final = 8
+"""Links shown, those that are down first."""
+_KINDS: Final = {
+    "shovels": ("shovel", "state", "reason"),
+    "federation-links": ("federation", "status", "error"),
+    "bridges": ("bridge", "state", "reason"),
+}
+"""By the path of a list of links: their kind, and the keys of their state and of why they do not run."""
 _ALARMS: Final = {
     "mem_alarm": "MEMORY ALARM: publishers wait",
     "disk_free_alarm": "DISK ALARM: publishers wait",
@@ -58,6 +67,9 @@ def _print_all(client: Client, parsed: argparse.Namespace) -> None:
     while True:
         print("\n".join(_summary(client)), end="\n\n")
         print_rows(_busiest(client, parsed.rows or _ROWS), _COLUMNS, "table")
+        if links := _links(client):
+            print()
+            print_rows(links, _LINKS, "table")
         if parsed.once:
             return
         print(flush=True)
@@ -71,9 +83,18 @@ def _page(client: Client, rows: int) -> RenderableType:
 
     lines = [Text(line, style="bold red" if "ALARM" in line else "") for line in _summary(client)]
     lines[0].stylize("bold")
-    names = [name.upper() for name in _COLUMNS]
-    texts, numbers = cells(_busiest(client, max(rows, 1)), _COLUMNS)
-    return Group(*lines, Text(), table(names, texts, numbers))
+    links = _links(client)
+    if links:
+        rows -= len(links) + 2
+    parts: list[RenderableType] = [*lines, Text(), _table(_busiest(client, max(rows, 1)), _COLUMNS)]
+    if links:
+        parts += [Text(), _table(links, _LINKS)]
+    return Group(*parts)
+
+
+def _table(rows: Sequence[Item], columns: Sequence[str]) -> RenderableType:
+    texts, numbers = cells(rows, columns)
+    return table([name.upper() for name in columns], texts, numbers)
 
 
 def _summary(client: Client) -> list[str]:
@@ -114,6 +135,25 @@ def _busiest(client: Client, rows: int) -> Sequence[Item]:
         }
         for queue in found
     ]
+
+
+def _links(client: Client) -> Sequence[Item]:
+    """Links to other brokers, by `_LINKS`; those that are down, and that moved most, first."""
+    found: list[Item] = []
+    for path, (kind, state, why) in _KINDS.items():
+        try:
+            links = client.get(path)
+        except ApiError as error:
+            if error.status not in (401, 403):
+                raise
+            return []  # a user without the tag monitoring may not see them
+        for one in links:
+            name = one.get("name") or f"{one['type']} {one[one['type']]} from {one['upstream']}"
+            shown = {"link": name, "kind": kind, "vhost": one["vhost"], "state": one[state]}
+            shown |= {"lag": one["messages_ready"], "forwarded": one["forwarded"], "faults": one["faults"]}
+            found.append({**shown, "why": one.get(why)})
+    found.sort(key=lambda one: (one["state"] == "running", -one["forwarded"]))
+    return found[:_LINKS_MOST]
 
 
 def _work(queue: Item) -> tuple[float, int]:

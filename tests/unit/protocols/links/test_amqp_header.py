@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pamqp.frame
@@ -69,13 +70,21 @@ def test_properties_are_set(headers: dict[str, Any] | None, more: dict[str, str]
     assert properties(made) == {**properties(before), "delivery_mode": 2, "message_type": "t"}
 
 
-@given(_HEADERS, _OTHERS, st.sampled_from([{}, {"timestamp": 1, "delivery_mode": 2, "expiration": "9"}]))
+@given(
+    _HEADERS,
+    _OTHERS,
+    st.sampled_from(
+        [{}, {"timestamp": datetime.fromtimestamp(1, UTC), "delivery_mode": 2, "expiration": "9"}]
+    ),
+)
 def test_user_id_goes_and_all_else_stays(
     headers: dict[str, Any] | None, more: dict[str, Any], others: dict[str, Any]
 ) -> None:
-    plain = header(headers, **more, **others, priority=1, message_type="t", cluster_id="c")
+    plain = header(headers, **{"app_id": "a", **more, **others}, priority=1, message_type="t")
     assert without_user_id(plain) == plain
-    with_user = header(headers, **more, **others, priority=1, message_type="t", cluster_id="c", user_id="me")
+    with_user = header(
+        headers, **{"app_id": "a", **more, **others}, priority=1, message_type="t", user_id="me"
+    )
     assert without_user_id(with_user) == plain
 
 

@@ -257,7 +257,7 @@ def rabbitmq(folder: Path, options: argparse.Namespace) -> Iterator[System]:
                     return [node.strip() == it.node for it in nodes].index(True)
             raise BrokerFailed("the queue is gone")
 
-        def stop(how: Callable[[RabbitMQ], None]) -> Callable[[], int]:
+        def stop(how: Callable[[RabbitMQ], object]) -> Callable[[], int]:
             def fault() -> int:
                 number = leader()
                 how(nodes[number])

@@ -27,7 +27,7 @@ from penstock.errors import StartError
 from penstock.logs import fields
 from penstock.protocols.listening.proxy import ProxyError, read_header
 from penstock.protocols.listening.websocket_rules import WebSocketRules
-from penstock.protocols.net._socket import SocketTransport
+from penstock.protocols.net._socket import SocketTransport, accept
 from penstock.protocols.net.admission import MAX_CONNECTIONS
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext
@@ -75,6 +75,8 @@ def listening_socket(
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6 and not host:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            # Whatever is accepted has these options of its listening socket.
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             listening.bind(address)
             do_not_pace(listening)
             if listen:
@@ -86,11 +88,6 @@ def listening_socket(
     except OSError as error:
         raise StartError.listening(section, f"{host}:{port}", error, option=option) from error
     return listening
-
-
-def _peer_of(peer: object) -> tuple[str, int]:
-    """Numeric address and port of what accept() gives; whoever comes by a unix socket is on this machine."""
-    return (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) and len(peer) >= 2 else ("127.0.0.1", 0)
 
 
 class Listener:
@@ -135,6 +132,9 @@ class Listener:
         self.address: Final[str] = f"unix:{name}" if self._path else str(Address(host, port))
         """HOST:PORT that is really listened on, or unix:PATH."""
         self.port: Final[int] = port
+        everywhere = self._path is not None or host in ("", "0.0.0.0", "::")
+        self._reached_at: Final[tuple[str, int] | None] = None if everywhere else (host, port)
+        """What every peer connects to; None: not all of them to the same."""
         self._factory = factory
         self._context = context
         self._loop = context.loop
@@ -159,9 +159,7 @@ class Listener:
             if self._socket is None:
                 return
             try:
-                accepted, peer = self._socket.accept()
-            except (BlockingIOError, InterruptedError):
-                return
+                accepted = accept(self._socket.fileno())
             except ConnectionAbortedError:
                 continue
             except OSError as error:
@@ -176,17 +174,18 @@ class Listener:
                 self._loop.remove_reader(self._socket.fileno())
                 self._loop.call_later(_PAUSE_S, self._accept_again)
                 return
+            if accepted is None:
+                return
+            fd, host, port = accepted
             if self._max and len(self.connections) + len(self._announced) >= self._max:
-                self._refuse(accepted, MAX_CONNECTIONS)
-                continue
-            accepted.setblocking(False)
-            host, port = _peer_of(peer)
-            if self._admission.is_proxy(host):
-                task = self._loop.create_task(self._from_proxy(accepted, host, port))
+                self._refuse(fd, MAX_CONNECTIONS)
+            elif self._admission.is_proxy(host):
+                given = socket.socket(fileno=fd)
+                task = self._loop.create_task(self._from_proxy(given, host, port))
                 self._announced.add(task)
                 task.add_done_callback(self._announced.discard)
             else:
-                self._let_in(accepted, host, port)
+                self._let_in(fd, host, port)
 
     async def _from_proxy(self, accepted: socket.socket, host: str, port: int) -> None:
         """Read for whom a trusted proxy speaks, then go on as if that one had come."""
@@ -202,21 +201,21 @@ class Listener:
             accepted.close()
             raise
         else:
+            fd = accepted.detach()
             if source.is_proxy:
-                self._let_in(accepted, host, port)
+                self._let_in(fd, host, port)
             else:
-                self._let_in(accepted, source.host, source.port, proxied=True)
+                self._let_in(fd, source.host, source.port, proxied=True)
 
-    def _let_in(self, accepted: socket.socket, host: str, port: int, *, proxied: bool = False) -> None:
+    def _let_in(self, accepted: int, host: str, port: int, *, proxied: bool = False) -> None:
+        """Serve the peer of a connected socket, which is given as its descriptor."""
         if self._socket is None:
-            accepted.close()  # we stop
+            os.close(accepted)  # we stop
             return
         why = self._admission.enter(host, proxied=proxied)
         if why is not None:
             self._refuse(accepted, why)
             return
-        if self._path is None:
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = self._made(host, port, foreign=proxied and not host)
         protocol: Connection | WebSocketTransport | TlsTransport = connection
         if self._websocket is not None:
@@ -234,6 +233,8 @@ class Listener:
         connection.on_close = self._lost
         connection.on_login = self._logged_in
         connection.place = self._place
+        if self._reached_at is not None:
+            connection.server_address = self._reached_at
         self.connections.add(connection)
         self.opened += 1
         self._empty.clear()
@@ -249,7 +250,7 @@ class Listener:
         host, port = record["peer"]
         why = self._admission.enter(host)
         if why is not None:
-            self._refuse(given, why)
+            self._refuse(given.detach(), why)
             return
         connection = self._made(host, port, foreign=record["foreign"])
         connection.internal = record.get("internal", False)
@@ -260,8 +261,8 @@ class Listener:
         if record["user"] is not None:
             connection.secured(record["user"])
 
-    def _refuse(self, accepted: socket.socket, option: str) -> None:
-        accepted.close()
+    def _refuse(self, accepted: int, option: str) -> None:
+        os.close(accepted)
         self.refused[option] += 1
         refused = self.refused.total()
         # 1, 2, 4, 8 ...: one line per doubling is enough under a flood.

@@ -213,7 +213,11 @@ class Speaker(Generic[S]):
 
     def let_go(self) -> None:
         """Break the cycles; the speaker is not used any more."""
-        empty(self.session, self)
+        if self.session.state is self._header:
+            empty(self.session, self)
+        else:
+            # Whoever waited for the log may still call the session: nothing happens then.
+            del self.session
 
 
 class SpokenConnection(Connection):
@@ -239,6 +243,7 @@ class SpokenConnection(Connection):
     def let_go(self) -> None:
         super().let_go()
         self.speaker.let_go()
+        del self.speaker
 
     def on_writable(self) -> None:
         self.speaker.session.writable()

@@ -34,7 +34,6 @@ from penstock.protocols.mqtt.subscriptions.shared import filter_of
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext, ServerOptions, wire
 from penstock.protocols.net.connection_info import ConnectionInfo, Totals
-from penstock.protocols.net.emptying import empty
 from penstock.protocols.net.login_timeout import LATE_S
 from penstock.protocols.net.process_context import ProcessContext
 from penstock.router.errors import AuthenticationRefused
@@ -102,7 +101,8 @@ class MqttConnection(Connection):
 
     def let_go(self) -> None:
         super().let_go()
-        empty(self.session)
+        self.session.let_go()
+        del self.session
 
     def add_to(self, counts: Counts) -> None:
         """Count what this connection has counted."""

@@ -139,7 +139,11 @@ class NativeConnection(Connection):
 
     def let_go(self) -> None:
         super().let_go()
-        empty(self.session)
+        if self.trusted:
+            self.session.let_go()
+            del self.session
+        else:
+            empty(self.session)
 
     def on_writable(self) -> None:
         if self._parked:

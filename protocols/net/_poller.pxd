@@ -13,6 +13,7 @@ cdef class Poller(Gathering):
     cdef object __weakref__
     cdef object loop                # a weak reference: the loop refers to us
     cdef int fd                     # of the epoll; -1 while nothing is watched
+    cdef bint shutting              # it will be looked at whether the epoll is used
     cdef dict watched               # Watched by descriptor
     cdef readonly list direct                # those that the loop watches itself
     cdef readonly Moderation moderation

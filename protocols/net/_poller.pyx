@@ -48,7 +48,10 @@ cdef enum:
     EVENTS_MAX = 256                # sockets of a round: others of the loop's concerns come between rounds
     MANY = 4                        # sockets of a round after which none is worth a wake-up of its own
 
+SHUT_AFTER_S = 1.0
 cdef object POLLERS = weakref.WeakKeyDictionary()
+cdef object last_loop = None        # a weak reference, and its poller: most processes have one loop
+cdef object last_poller = None
 
 
 cdef uint64_t clock_ns() noexcept nogil:
@@ -66,9 +69,15 @@ cdef void pause(uint64_t span_ns) noexcept nogil:
 
 
 def poller_of(loop not None):
+    global last_loop, last_poller
+    if last_loop is not None and last_loop() is loop:
+        poller = last_poller()
+        if poller is not None:
+            return poller
     poller = POLLERS.get(loop)
     if poller is None:
         poller = POLLERS[loop] = Poller(loop)
+    last_loop, last_poller = weakref.ref(loop), weakref.ref(poller)
     return poller
 
 
@@ -112,9 +121,16 @@ cdef class Poller(Gathering):
         del self.watched[fd]
         if epoll_ctl(self.fd, EPOLL_CTL_DEL, fd, &event) < 0:
             raise OSError(errno, strerror(errno).decode())
-        if not self.watched:
-            self.shut()
+        if not self.watched and not self.shutting:
+            # Soon, not now: clients that come one by one would have an epoll made for each.
+            self.shutting = True
+            self.loop().call_later(SHUT_AFTER_S, self._shut_if_unused)
         return 0
+
+    def _shut_if_unused(self):
+        self.shutting = False
+        if not self.watched and self.fd >= 0:
+            self.shut()
 
     cdef int open(self) except -1:
         self.fd = epoll_create1(EPOLL_CLOEXEC)

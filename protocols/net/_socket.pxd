@@ -15,7 +15,8 @@ cdef class Passage(QuickReader):    # hands every read on to another transport
 
 cdef class SocketTransport(Wire):
     cdef object __weakref__
-    cdef object loop, socket, protocol
+    cdef object loop, protocol
+    cdef object socket              # None: only its descriptor is known so far
     cdef Poller poller
     cdef Stream stream              # the protocol, if no layer lies between
     cdef int fd
@@ -31,6 +32,7 @@ cdef class SocketTransport(Wire):
     cdef Py_ssize_t unsaid          # bytes of output that the peer has got already
     cdef Py_ssize_t high, low
 
+    cdef object as_socket(self)
     cdef int on_events(self, bint readable, bint writable) except -1
     cdef int leave_others(self) except -1
     cdef int join_others(self) except -1

@@ -9,6 +9,18 @@ from typing_extensions import Buffer
 
 from penstock.protocols.net._stream import QuickReader, Wire
 
+def accept(listening: int) -> tuple[int, str, int] | None:
+    """Accept a connection of a non-blocking listening socket, by its descriptor.
+
+    Returns:
+        A descriptor that does not block, and the peer's numeric address and port; of a unix socket 127.0.0.1
+        and 0. None: nobody waits.
+
+    Raises:
+        OSError: as of accept(2).
+
+    """
+
 class Passage(QuickReader):
     """Takes every read of a stream and sends it on another transport; `Stream.quick`."""
 
@@ -26,12 +38,14 @@ class SocketTransport(Wire):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        socket: socket.socket,
+        socket: socket.socket | int,
         protocol: asyncio.BufferedProtocol,
         early: Iterable[bytes] = (),
         unsaid: int = 0,
     ) -> None:
-        """Take a connected, non-blocking socket, which is owned from now on; calls `connection_made`.
+        """Take a connected, non-blocking socket, or its descriptor, which is owned from now on.
+
+        It calls `connection_made`.
 
         `early` is read before what the socket has, one element at a time. The
         first `unsaid` bytes of output are dropped: the peer has

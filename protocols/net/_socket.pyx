@@ -10,6 +10,7 @@ read or written again. Source: asyncio's transports; epoll, level triggered.
 """
 
 from collections import deque
+from socket import socket as Socket
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -25,9 +26,30 @@ from penstock.protocols.net.outbuffer cimport OutBuffer
 cdef extern from "sys/socket.h" nogil:
     ssize_t c_recv "recv"(int fd, void* buf, size_t size, int flags)
     ssize_t c_send "send"(int fd, const void* buf, size_t size, int flags)
+    ctypedef unsigned int socklen_t
+    struct sockaddr:
+        unsigned short sa_family
+    struct sockaddr_storage:
+        pass
+    int accept4(int fd, sockaddr* peer, socklen_t* size, int flags)
     enum:
         MSG_NOSIGNAL
         MSG_MORE
+        SOCK_NONBLOCK
+        SOCK_CLOEXEC
+        AF_INET
+        AF_INET6
+
+cdef extern from "netdb.h" nogil:
+    int getnameinfo(const sockaddr* peer, socklen_t size, char* host, socklen_t host_size, char* port, socklen_t port_size,
+                    int flags)
+    enum:
+        NI_MAXHOST
+        NI_NUMERICHOST
+        NI_NUMERICSERV
+
+cdef extern from "unistd.h" nogil:
+    int c_close "close"(int fd)
 
 cdef enum:
     HIGH_DEFAULT = 65536
@@ -39,6 +61,25 @@ cdef enum:
 cdef object _error(int code):
     """The OSError, or the subclass of it, that errno `code` stands for."""
     return OSError(code, strerror(code).decode())
+
+
+def accept(int listening):
+    cdef sockaddr_storage peer
+    cdef socklen_t size = sizeof(peer)
+    cdef char[NI_MAXHOST] host
+    cdef char[8] port
+    cdef int family, fd
+    with nogil:
+        fd = accept4(listening, <sockaddr*>&peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
+    if fd < 0:
+        if errno == EAGAIN or errno == EINTR:
+            return None
+        raise _error(errno)
+    family = (<sockaddr*>&peer).sa_family
+    if (family != AF_INET and family != AF_INET6) or getnameinfo(
+            <sockaddr*>&peer, size, host, NI_MAXHOST, port, 8, NI_NUMERICHOST | NI_NUMERICSERV) != 0:
+        return fd, "127.0.0.1", 0       # by a unix socket: it is on this machine
+    return fd, host.decode("ascii"), int(port)
 
 
 cdef class Passage(QuickReader):
@@ -54,10 +95,13 @@ cdef class SocketTransport:
     def __init__(self, loop not None, socket not None, protocol not None, early=(), Py_ssize_t unsaid=0):
         self.loop = loop
         self.poller = poller_of(loop)
-        self.socket = socket
         self.protocol = protocol
         self.stream = protocol if isinstance(protocol, Stream) else None
-        self.fd = socket.fileno()
+        if isinstance(socket, int):
+            self.fd = socket
+        else:
+            self.socket = socket
+            self.fd = socket.fileno()
         self.waiting = deque()
         self.high = HIGH_DEFAULT
         self.low = HIGH_DEFAULT // 4
@@ -69,6 +113,10 @@ cdef class SocketTransport:
         if early:
             self.early = deque(early)
             loop.call_soon(self._readable)
+
+    def __dealloc__(self):
+        if self.socket is None and self.fd > 0:
+            c_close(self.fd)
 
     # Events
 
@@ -242,7 +290,17 @@ cdef class SocketTransport:
         try:
             protocol.connection_lost(exc)
         finally:
-            self.socket.close()
+            if self.socket is not None:
+                self.socket.close()
+            else:
+                c_close(self.fd)
+            self.fd = -1
+
+    cdef object as_socket(self):
+        """The socket, for whom a descriptor is not enough."""
+        if self.socket is None:
+            self.socket = Socket(fileno=self.fd)
+        return self.socket
 
     def close(self):
         if self.closing:
@@ -265,7 +323,7 @@ cdef class SocketTransport:
         self.waiting_size = self.head_sent = 0
         self.watch()
         self.protocol = self.stream = None
-        return self.socket, unsent
+        return self.as_socket(), unsent
 
     def is_closing(self):
         return self.closing
@@ -462,11 +520,11 @@ cdef class SocketTransport:
     def get_extra_info(self, name, default=None):
         try:
             if name == "sockname":
-                return self.socket.getsockname()
+                return self.as_socket().getsockname()
             if name == "peername":
-                return self.socket.getpeername()
+                return self.as_socket().getpeername()
             if name == "gathering":
                 return self.poller
         except OSError:
             return default
-        return self.socket if name == "socket" else default
+        return self.as_socket() if name == "socket" else default

@@ -90,6 +90,7 @@ cdef class Stream(Sink):
     def detach(self):
         self.transport = None
         self.wire = None
+        self.quick = None
 
     # Reading
 

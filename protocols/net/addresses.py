@@ -18,6 +18,7 @@ def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
     return getattr(address, "ipv4_mapped", None) or address
 
 
+@functools.lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """Whether a peer with this numeric address is on this machine."""
     address = address_of(host)

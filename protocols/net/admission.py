@@ -10,6 +10,7 @@ Memory: an entry per address that is connected, or was in the last seconds.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import time
 from collections.abc import Callable, Sequence
@@ -118,6 +119,7 @@ class Admission:
         self._sweep_at = max(_SWEEP_AT, 2 * len(self._peers))
 
 
+@functools.lru_cache(maxsize=1024)
 def _key(host: str) -> str:
     address = address_of(host)
     if isinstance(address, ipaddress.IPv6Address):

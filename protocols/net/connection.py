@@ -47,13 +47,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from penstock.log_core.errors import LogFailed
-from penstock.logs import fields
+from penstock.logs import event, fields
 from penstock.protocols.net._socket import SocketTransport
 from penstock.protocols.net._stream import ARENA, Stream
 from penstock.protocols.net.addresses import is_loopback
 from penstock.protocols.net.connection_context import ConnectionContext
 from penstock.protocols.net.connection_info import ConnectionInfo, Totals
-from penstock.protocols.net.login_timeout import LoginTime
 from penstock.protocols.net.relay import Relay
 from penstock.subscriptions.cursor import _events as events
 
@@ -74,9 +73,6 @@ _ids: Final = itertools.count(1)
 
 class Connection(Stream, asyncio.BufferedProtocol):
     """One TCP connection. See the module text; hooks to fill in come last."""
-
-    lets_go = False
-    """Nobody calls its session when it is lost, even if the client had logged in."""
 
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(
@@ -104,8 +100,6 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self._stuck_since = context.loop.time()
         self._waiting = 0
         self._linger: asyncio.TimerHandle | None = None
-        self._login_time: LoginTime | None = None
-        """None when the client is known: thousands of those that are idle cost as little as can be."""
         self.vhost_name = ""
         """Where it is logged in, if it is in a vhost."""
         self.on_login: Callable[[Connection], None] | None = None
@@ -141,41 +135,39 @@ class Connection(Stream, asyncio.BufferedProtocol):
         gathering = transport.get_extra_info("gathering")
         if gathering is not None:
             self.context.tick.gathering = gathering
-        local = transport.get_extra_info("sockname")
-        if isinstance(local, tuple) and len(local) >= 2:
-            self.server_address = str(local[0]), int(local[1])
+        if not self.server_address[1]:
+            local = transport.get_extra_info("sockname")
+            if isinstance(local, tuple) and len(local) >= 2:
+                self.server_address = str(local[0]), int(local[1])
         stream.set_write_buffer_limits(high=self.output_mark)
-        self._login_time = LoginTime(self.loop, lambda: "login" in self._pause_reasons, self.abort)
-        self._login_time.begin("no complete first packet", self.context.limits.greeting_timeout_s)
+        self.context.logins.begin(self, "no complete first packet", self.context.limits.greeting_timeout_s)
         self.on_open()
 
     def greeted(self) -> None:
         """The first packet was complete: what is left of the login time runs now."""
-        if self._login_time is not None:
-            self._login_time.begin("the login was not complete", self.context.limits.login_timeout_s)
+        if self.user is None:
+            self.context.logins.begin(self, "the login was not complete", self.context.limits.login_timeout_s)
 
-    def _login_over(self) -> None:
-        """No time runs any more."""
-        if self._login_time is not None:
-            self._login_time.end()
-            self._login_time = None
+    @property
+    def judging(self) -> bool:
+        """Whether the gateway judges a login of which the client has said all there is to say."""
+        return "login" in self._pause_reasons
 
     def logged_in(self, user: str, vhost: str = "", **more: object) -> None:
         """The login is complete: lift the limits before login and write the opening line."""
-        self._login_over()
+        self.context.logins.end(self)
         self.trusted = True
         self.user = user
         self.vhost_name = vhost
         self.rates_changed()
+        known: dict[str, object] = {"connection": self.id, "peer": self.peer, "user": user}
         if vhost:
-            more = {"vhost": vhost, **more}
-        self.context.logger.info(
-            "connection opened", extra=fields(connection=self.id, peer=self.peer, user=user, **more)
-        )
+            known["vhost"] = vhost
+        event(self.context.logger, "connection opened", known | more)
         if events.is_on():
             protocol, client = self.context.logger.name.rpartition(".")[2], more.get("client")
-            known = f"{protocol} {client}" if client and client != "-" else protocol
-            events.note("connect", vhost=vhost, connection=self.name, user=user, detail=known)
+            detail = f"{protocol} {client}" if client and client != "-" else protocol
+            events.note("connect", vhost=vhost, connection=self.name, user=user, detail=detail)
         if self.on_login is not None:
             self.on_login(self)
 
@@ -191,7 +183,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         if exc is not None and not self.closing:
             self.reason = f"the connection broke: {exc}"
         self.closing = True
-        self._login_over()
+        self.context.logins.end(self)
         for timer in (self._linger, self._rate_timer):
             if timer is not None:
                 timer.cancel()
@@ -204,9 +196,8 @@ class Connection(Stream, asyncio.BufferedProtocol):
                 self.on_lost()
         finally:
             self._closed()
-            if self.lets_go or not self.trusted:
-                # Strangers decide how many of them come and go.
-                self.let_go()
+            # Clients decide how many of them come and go.
+            self.let_go()
 
     def let_go(self) -> None:
         """Break the cycles of a lost connection that nobody uses any more; a front end adds its own."""
@@ -224,18 +215,19 @@ class Connection(Stream, asyncio.BufferedProtocol):
                     detail=self.reason,
                 )
             received, sent = self.message_counts()
-            self.context.logger.info(
+            event(
+                self.context.logger,
                 "connection closed",
-                extra=fields(
-                    connection=self.id,
-                    peer=self.peer,
-                    user=self.user or "-",
-                    reason=self.reason,
-                    bytes_in=self.bytes_in,
-                    bytes_out=self.bytes_out,
-                    messages_in=received,
-                    messages_out=sent,
-                ),
+                {
+                    "connection": self.id,
+                    "peer": self.peer,
+                    "user": self.user or "-",
+                    "reason": self.reason,
+                    "bytes_in": self.bytes_in,
+                    "bytes_out": self.bytes_out,
+                    "messages_in": received,
+                    "messages_out": sent,
+                },
             )
         if self.on_close is not None:
             self.on_close(self)
@@ -253,7 +245,9 @@ class Connection(Stream, asyncio.BufferedProtocol):
             self.reason = reason
         self.flush()
         self.transport.close()
-        self._linger = self.loop.call_later(_LINGER_S, self.transport.abort)
+        # A socket with nothing to send is closed in this turn; the layers above one may wait for the peer.
+        if self.transport.get_write_buffer_size() or not isinstance(self.transport, SocketTransport):
+            self._linger = self.loop.call_later(_LINGER_S, self.transport.abort)
 
     def close_behind_peer(self, reason: str) -> None:
         """Send what was encoded, the answer to a goodbye, and close when the peer has closed, or soon.
@@ -444,7 +438,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
             self.closing = True
             self.loop.call_soon(self.connection_lost, None)
             return
-        self._login_over()
+        self.context.logins.end(self)
         self.trusted = True
         record["said"] = self.bytes_out if said is None else said
         self._relay = Relay(self, handover.pair(worker, record, data))

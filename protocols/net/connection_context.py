@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.net.admission import Admission
 from penstock.protocols.net.buffers import Buffers
+from penstock.protocols.net.login_timeout import LoginTimes
 from penstock.protocols.net.process_context import ProcessContext
 from penstock.protocols.workers.handover import HandoverSockets
 from penstock.router.limits.rate_quotas import Rates
@@ -67,6 +68,11 @@ class ConnectionContext:
     """Names of this gateway in URLs; see `browser.own_host`."""
     rates: Rates | None = None
     """How much clients may publish per second; None: as much as they like."""
+    logins: LoginTimes = field(init=False)
+    """Of the connections whose client is not known yet."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "logins", LoginTimes(self.loop))
 
 
 class ServerOptions(Protocol):

@@ -54,10 +54,15 @@ class Totals:
 
     def add(self, other: Totals) -> None:
         """Count those of `other` too."""
-        for one in fields(self):
-            mine, theirs = getattr(self, one.name), getattr(other, one.name)
-            both = tuple(map(sum, zip(mine, theirs, strict=True))) if one.name == "sizes" else mine + theirs
-            setattr(self, one.name, both)
+        # Each lost connection is counted: most of its totals are 0.
+        for name in _NUMBERS:
+            if theirs := getattr(other, name):
+                setattr(self, name, getattr(self, name) + theirs)
+        if any(other.sizes):
+            self.sizes = tuple(map(sum, zip(self.sizes, other.sizes, strict=True)))
+
+
+_NUMBERS: Final = tuple(one.name for one in fields(Totals) if one.name != "sizes")
 
 
 @dataclass(slots=True)

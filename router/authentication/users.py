@@ -13,9 +13,9 @@ import hmac
 import os
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -41,6 +41,8 @@ from penstock.router.names import wire
 from penstock.router.rows import Tables, row_key
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from penstock.router.authentication.oauth import OAuth
 
 __all__ = ["AuthOptions", "ScramLogin", "UserOptions", "Users"]
@@ -90,6 +92,25 @@ class _User:
     stored: str
     tags: frozenset[str]
     limits: Limits = field(default_factory=dict)
+
+
+class _Attempt:
+    """One login. A class, since a generator would cost each connect more."""
+
+    __slots__ = ("_peer", "_protocol", "_users")
+
+    def __init__(self, users: Users, protocol: str, peer: str) -> None:
+        self._users, self._protocol, self._peer = users, protocol, peer
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._users.attempts[self._protocol, True] += 1
+        elif isinstance(error, AuthenticationRefused):
+            self._users.refused(self._protocol, error, self._peer)
 
 
 class Users:
@@ -228,15 +249,9 @@ class Users:
             raise
         return identity
 
-    @contextmanager
-    def attempt(self, protocol: str, peer: str) -> Iterator[None]:
+    def attempt(self, protocol: str, peer: str) -> AbstractContextManager[None]:
         """Count a login that is tried from `peer`: AuthenticationRefused says that it failed."""
-        try:
-            yield
-        except AuthenticationRefused as error:
-            self.refused(protocol, error, peer)
-            raise
-        self.attempts[protocol, True] += 1
+        return _Attempt(self, protocol, peer)
 
     def refused(self, protocol: str, error: AuthenticationRefused, peer: str) -> None:
         """A login from `peer` was refused: for what is no `attempt`."""

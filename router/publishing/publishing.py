@@ -110,6 +110,9 @@ class Publishing:
 
         It may be kept as long as its connection: it follows every change of the topology and of permissions.
         """
+        shared = identity.grants is None and not self._is_individual(identity, enc)
+        if shared and (known := self._tables.get((identity.username, enc))) is not None:
+            return known
 
         def resolve(key: bytes) -> Route:
             if self._firehose.is_on and enc == ENC_AMQP091:
@@ -125,12 +128,9 @@ class Publishing:
                 return self._resolver.individual()
             return resolve(key)
 
-        if identity.grants is not None or self._is_individual(identity, enc):
+        if not shared:
             return RouteTable(self._topology, enc, resolve)
-        table = self._tables.get((identity.username, enc))
-        if table is None:
-            table = RouteTable(self._topology, enc, resolve_shared)
-            self._tables[identity.username, enc] = table
+        table = self._tables[identity.username, enc] = RouteTable(self._topology, enc, resolve_shared)
         return table
 
     def _is_individual(self, identity: Identity, enc: int) -> bool:

@@ -139,6 +139,7 @@ class Sessions:
             for kept in list(filters.all.values()):
                 self._unbind(entry, kept, deleted=True)
                 filters.remove(kept)
+            entry.own = ()
             if entry.durable:
                 filters.put(vhost.broker.log.tables, entry.queue.qid)
                 lsn = max(lsn, filters.lsn, vhost.broker.log.tables.delete(TABLE, _key(entry)))

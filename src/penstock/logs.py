@@ -15,6 +15,7 @@ message by an argument, is cut after 256 bytes, and a message after 2,048, so th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
@@ -23,7 +24,9 @@ import sys
 import time
 from typing import Any, Final, Literal, TextIO
 
-__all__ = ["as_json", "configure", "fields", "level", "set_level"]
+from penstock._log_fields import pairs
+
+__all__ = ["as_json", "configure", "event", "fields", "level", "set_level"]
 
 _FIELDS: Final = "penstock_fields"
 _PLAIN: Final = re.compile(r"[^\s\"=\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -35,6 +38,43 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 def fields(**values: object) -> dict[str, dict[str, object]]:
     """The `extra` argument of a logging call that attaches `values` to the line, in this order."""
     return {_FIELDS: values}
+
+
+def event(logger: logging.Logger, message: str, values: dict[str, object]) -> None:
+    """`logger.info(message, extra=fields(**values))` for lines of each connection, at a fifth of the cost.
+
+    It makes no record where nobody else wants one: our own handler, for people, is the only one. `message`
+    is a constant.
+    """
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    handler = _only_handler(logger)
+    if handler is None or type(handler.formatter) is not _Text:
+        logger.info(message, extra=fields(**values))
+        return
+    now = time.time()
+    line = (
+        f"{_moment(now)} INFO {logger.name} {message}{_pairs({**_common, **values} if _common else values)}\n"
+    )
+    with handler.lock or contextlib.nullcontext():
+        try:
+            stream = handler.stream
+            stream.write(line)
+            stream.flush()
+        except (OSError, ValueError, UnicodeError):
+            handler.handleError(logger.makeRecord(logger.name, logging.INFO, "", 0, message, (), None))
+
+
+def _only_handler(logger: logging.Logger) -> logging.StreamHandler[TextIO] | None:
+    """The handler of `configure`, if a line of this logger goes there and nowhere else, unfiltered."""
+    at: logging.Logger | None = logger
+    found: list[logging.Handler] = []
+    while at is not None:
+        found += at.handlers
+        at = at.parent if at.propagate else None
+    if len(found) == 1 and found[0] is _ours and not (logger.filters or _ours.filters):
+        return _ours
+    return None
 
 
 _common: dict[str, object] = {}
@@ -59,7 +99,9 @@ def configure(
         stream: Where to write.
 
     """
+    global _ours
     handler = logging.StreamHandler(stream) if stream is not None else _StandardError()
+    _ours = handler
     handler.setFormatter(_Json() if form == "json" else _Text())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -95,12 +137,16 @@ class _StandardError(logging.StreamHandler[TextIO]):
         return sys.stderr
 
 
+_ours: logging.StreamHandler[TextIO] | None = None
+"""The handler of `configure`."""
+
+
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{_time(record)} {record.levelname} {record.name} {_CONTROL.sub(_escape, _message(record))}"
-        pairs = "".join(f" {key}={_value(value)}" for key, value in _fields(record).items())
+        message = _CONTROL.sub(_escape, _message(record))
+        line = f"{_moment(record.created)} {record.levelname} {record.name} {message}"
         trouble = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
-        return line + pairs + trouble
+        return line + _pairs({**_common, **getattr(record, _FIELDS, {})}) + trouble
 
 
 class _Json(logging.Formatter):
@@ -108,7 +154,7 @@ class _Json(logging.Formatter):
         import orjson
 
         line: dict[str, object] = {
-            "time": _time(record),
+            "time": _moment(record.created),
             "level": record.levelname,
             "logger": record.name,
             "message": _message(record),
@@ -156,8 +202,8 @@ def cut(value: Any, limit: int = _FIELD_BYTES) -> Any:
     return f"{raw[:limit].decode('utf-8', 'ignore')}... ({len(raw)} bytes)"
 
 
-def _time(record: logging.LogRecord) -> str:
-    return f"{_second(int(record.created))}.{int(record.msecs):03d}Z"
+def _moment(seconds: float) -> str:
+    return f"{_second(int(seconds))}.{int(seconds * 1000) % 1000:03d}Z"
 
 
 @functools.lru_cache(maxsize=2)
@@ -165,10 +211,17 @@ def _second(second: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
+def _pairs(values: dict[str, object]) -> str:
+    """Behind the message: ` key=value` of each, quoted where it has to be."""
+    return pairs(values, _FIELD_BYTES // 4, _value)
+
+
 def _value(value: object) -> str:
-    if type(value) is int:
-        return str(value)
-    text = str(value)
+    return _quoted(str(cut(value)))
+
+
+@functools.lru_cache(maxsize=256)  # reasons, most of all
+def _quoted(text: str) -> str:
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 

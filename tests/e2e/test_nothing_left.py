@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import socket
 import ssl
 from collections import Counter
@@ -15,7 +16,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import pytest
+from pamqp import commands
 
+from penstock.protocols.amqp10.codec.frames import HEADER, SASL, SASL_HEADER, encode_frame
+from penstock.protocols.amqp10.codec.performatives import (
+    Attach,
+    Begin,
+    Close,
+    Open,
+    SaslInit,
+    Source,
+    Target,
+)
 from penstock.protocols.listening.listener import Listener
 from penstock.testing import Gateway
 from tests.reference import mqtt_frames as mqtt
@@ -23,7 +35,8 @@ from tests.reference import native_frames as native
 from tests.support.amqp_client import Closed, Connection
 from tests.support.certificates import Authority
 from tests.support.limits import LIMIT_S
-from tests.support.websocket_wire import request
+from tests.support.native_session import PLAIN
+from tests.support.websocket_wire import WebSocketWire, request
 
 pytestmark = [pytest.mark.penstock_only("it looks into the gateway's process")]
 
@@ -79,7 +92,6 @@ HELLO = b"PENSTOCK" + native.frame(1, 0, b'{"versions": [1], "client": "test"}')
 CONNECT_WRONG = mqtt.connect("wrong", version=5, user="nobody", password=b"wrong")
 AMQP = b"AMQP\0\0\x09\1"
 AMQP10 = b"AMQP\0\1\0\0"
-SASL = b"AMQP\3\1\0\0"
 
 WAYS: Final[dict[str, Callable[[Port], object]]] = {
     "nothing said": lambda port: [reach(port(one)) for one in ("amqp", "mqtt", "native", "http")],
@@ -96,7 +108,7 @@ WAYS: Final[dict[str, Callable[[Port], object]]] = {
     "AMQP, header and reset": lambda port: reset(port("amqp"), AMQP),
     "AMQP, wrong password": lambda port: wrong_password(port("amqp")),
     "AMQP 1.0, header": lambda port: reach(port("amqp"), AMQP10),
-    "AMQP 1.0, SASL header": lambda port: reach(port("amqp"), SASL),
+    "AMQP 1.0, SASL header": lambda port: reach(port("amqp"), SASL_HEADER),
     "MQTT, refused": lambda port: reach(port("mqtt"), CONNECT_WRONG, ends=False),
     "MQTT, malformed": lambda port: reach(port("mqtt"), b"\x11\2\0\0", ends=False, answered=False),
     "WebSocket, half a handshake": lambda port: reach(port("ws"), request()[:50], answered=False),
@@ -135,6 +147,216 @@ PROXIED: Final[dict[str, Callable[[Port], object]]] = {
     "PROXY, and a client": lambda port: reach(
         port("amqp"), b"PROXY TCP4 192.0.2.1 192.0.2.2 4000 5672\r\n" + AMQP
     ),
+}
+
+
+GUEST: Final = b"Authorization: Basic Z3Vlc3Q6Z3Vlc3Q="
+
+
+def mqtt_lives(
+    port: int,
+    *,
+    version: int = 4,
+    clean: bool = True,
+    will: bool = False,
+    filters: tuple[tuple[str, int], ...] = (),
+    publishes: int = 0,
+    retain: bool = False,
+    ends: str = "disconnect",
+    wrap: Callable[[socket.socket], socket.socket] | None = None,
+) -> None:
+    """A client of MQTT logs in, subscribes, gets as many messages as it publishes, and leaves."""
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as plain:
+        client = wrap(plain) if wrap is not None else plain
+
+        def ask(packet: bytes, kinds: bytes) -> None:
+            client.sendall(packet)
+            waited = list(kinds)
+            while waited:
+                answer = b""
+                while len(answer) < 2 or len(answer) < 2 + answer[1]:
+                    more = client.recv(2 - len(answer) if len(answer) < 2 else 2 + answer[1] - len(answer))
+                    assert more, "the gateway closed"
+                    answer += more
+                if answer[0] >> 4 in waited:
+                    waited.remove(answer[0] >> 4)
+
+        left = ("left", b"x", 1, False) if will else None
+        ask(
+            mqtt.connect("life", version=version, clean=clean, user="guest", password=b"guest", will=left),
+            b"\2",
+        )
+        props = b"" if version == 5 else None
+        if filters:
+            ask(mqtt.subscribe(1, *filters, version=version), b"\x09")
+        for i in range(publishes):
+            kinds = b"\4" + b"\3" * bool(filters)
+            ask(mqtt.publish("t", b"x", qos=1, packet_id=i + 2, retain=retain, props=props), kinds)
+        if ends == "disconnect":
+            client.sendall(mqtt.disconnect())
+            while client.recv(65536):  # what was retained
+                pass
+        elif ends == "reset":
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        elif ends == "taken over":
+            with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as other:
+                other.sendall(
+                    mqtt.connect("life", version=version, clean=True, user="guest", password=b"guest")
+                )
+                assert client.recv(65536) is not None
+                other.recv(65536)
+        elif ends == "malformed":
+            client.sendall(b"\0\0")
+            client.recv(65536)
+        client.close()
+
+
+def over_websocket(port: int, *packets: bytes) -> None:
+    client = WebSocketWire(port, 4)
+    for packet in packets:
+        client.send(packet)
+        client.receive()
+    client.close()
+
+
+def amqp_lives(port: int, *, ends: str = "close", work: Callable[[Connection], None] | None = None) -> None:
+    """A client of AMQP 0-9-1 logs in, works on a channel, and leaves."""
+    client = Connection(port)
+    channel = client.channel()
+    if work is not None:
+        work(client)
+    if ends == "close":
+        client.call(channel, commands.Channel.Close(200, "", 0, 0))
+        client.call(0, commands.Connection.Close(200, "", 0, 0))
+    elif ends == "reset":
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    elif ends == "error":
+        client.send(channel, commands.Basic.Ack(99, False))
+        with pytest.raises(Closed):
+            client.call(channel, commands.Basic.Qos(0, 0, False))
+    client.socket.close()
+
+
+def amqp_work(client: Connection) -> None:
+    """An exclusive queue, a confirmed publish, a consumer, a get, an acknowledgement that is not sent."""
+    client.call(1, commands.Queue.Declare(queue="life", exclusive=True))
+    client.call(1, commands.Confirm.Select())
+    client.call(1, commands.Queue.Bind(queue="life", exchange="amq.topic", routing_key="life.#"))
+    for _ in range(2):
+        client.publish(1, "", "life")
+        client.wait_for(commands.Basic.Ack)
+    client.call(1, commands.Basic.Get(queue="life"))
+    client.call(1, commands.Basic.Consume(queue="life", consumer_tag="c"))
+    client.message()
+
+
+def amqp_transaction(client: Connection) -> None:
+    client.call(1, commands.Queue.Declare(queue="life", exclusive=True))
+    client.call(1, commands.Tx.Select())
+    client.publish(1, "", "life")
+    client.call(1, commands.Tx.Commit())
+    client.publish(1, "", "life")
+
+
+AMQP10_LOGIN: Final = (
+    SASL_HEADER + encode_frame(0, SaslInit("PLAIN", b"\0guest\0guest"), kind=SASL),
+    HEADER + encode_frame(0, Open("peer")) + encode_frame(0, Begin(None, 0, 1000, 1000)),
+)
+AMQP10_LINKS: Final = encode_frame(
+    0,
+    Attach(
+        "out", 0, False, source=Source(), target=Target("/exchanges/amq.topic/k"), initial_delivery_count=0
+    ),
+) + encode_frame(0, Attach("in", 1, True, source=Source("/exchanges/amq.topic/k"), target=Target()))
+
+NATIVE_LOGIN = native.frame(3, 0, b'{"user": "guest", "password": "guest"}')
+
+
+def native_asks(**fields: object) -> bytes:
+    return native.frame(5, 1, json.dumps(fields).encode())
+
+
+def http_says(request: bytes, *headers: bytes, body: bytes = b"") -> bytes:
+    lines = [request + b" HTTP/1.1", b"Host: localhost", GUEST, *headers]
+    if body:
+        lines += [b"Content-Type: application/json", b"Content-Length: %d" % len(body)]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+T = (("t", 1),)
+LOGGED_IN: Final[dict[str, Callable[[Port], object]]] = {
+    "MQTT": lambda port: mqtt_lives(port("mqtt")),
+    "MQTT, lost": lambda port: mqtt_lives(port("mqtt"), ends="lost"),
+    "MQTT, reset": lambda port: mqtt_lives(port("mqtt"), ends="reset"),
+    "MQTT, malformed": lambda port: mqtt_lives(port("mqtt"), version=5, ends="malformed"),
+    "MQTT, publishes": lambda port: mqtt_lives(port("mqtt"), publishes=3),
+    "MQTT, subscribes": lambda port: mqtt_lives(port("mqtt"), filters=T),
+    "MQTT, both": lambda port: mqtt_lives(port("mqtt"), filters=T, publishes=3),
+    "MQTT 5, both, lost": lambda port: mqtt_lives(
+        port("mqtt"), version=5, filters=T, publishes=3, ends="lost"
+    ),
+    "MQTT, shared": lambda port: mqtt_lives(
+        port("mqtt"), version=5, filters=(("$share/g/t", 1),), publishes=2
+    ),
+    "MQTT, retained": lambda port: [
+        mqtt_lives(port("mqtt"), publishes=1, retain=True),
+        mqtt_lives(port("mqtt"), filters=(("#", 1),)),
+        mqtt_lives(port("mqtt"), filters=(("$SYS/#", 0),)),
+    ],
+    "MQTT, will": lambda port: mqtt_lives(port("mqtt"), will=True, ends="lost"),
+    "MQTT, persistent": lambda port: mqtt_lives(port("mqtt"), clean=False, filters=T, publishes=2),
+    "MQTT, persistent and taken over": lambda port: mqtt_lives(
+        port("mqtt"), clean=False, filters=T, publishes=2, ends="taken over"
+    ),
+    "MQTT, taken over": lambda port: mqtt_lives(port("mqtt"), version=5, ends="taken over"),
+    "MQTT over TLS": lambda port: mqtt_lives(port("mqtts"), filters=T, publishes=2, wrap=TLS.wrap_socket),
+    "MQTT over WebSocket": lambda port: over_websocket(
+        port("ws"), mqtt.connect("ws", user="guest", password=b"guest"), mqtt.subscribe(1, ("t", 0))
+    ),
+    "AMQP": lambda port: amqp_lives(port("amqp")),
+    "AMQP, lost": lambda port: amqp_lives(port("amqp"), ends="lost"),
+    "AMQP, reset": lambda port: amqp_lives(port("amqp"), ends="reset"),
+    "AMQP, channel error": lambda port: amqp_lives(port("amqp"), ends="error"),
+    "AMQP, works": lambda port: amqp_lives(port("amqp"), work=amqp_work),
+    "AMQP, works, lost": lambda port: amqp_lives(port("amqp"), work=amqp_work, ends="lost"),
+    "AMQP, transaction": lambda port: amqp_lives(port("amqp"), work=amqp_transaction),
+    "AMQP, transaction, lost": lambda port: amqp_lives(port("amqp"), work=amqp_transaction, ends="lost"),
+    "native": lambda port: reach(port("native"), HELLO, NATIVE_LOGIN),
+    "native, reset": lambda port: reset(port("native"), HELLO, NATIVE_LOGIN),
+    "native, publishes": lambda port: reach(
+        port("native"),
+        HELLO,
+        NATIVE_LOGIN,
+        native_asks(do="open_producer", handle=1, topic="t", create=True),
+        native.produce(1, 0, 2, [(PLAIN, b"x")]),
+    ),
+    "native, consumes": lambda port: reach(
+        port("native"),
+        HELLO,
+        NATIVE_LOGIN,
+        native_asks(
+            do="subscribe", handle=1, topic="t", subscription="s", kind="shared", consumer="c", create=True
+        ),
+    ),
+    "native, reads": lambda port: reset(
+        port("native"),
+        HELLO,
+        NATIVE_LOGIN,
+        native_asks(do="read", handle=1, topic="t", start="earliest"),
+    ),
+    "AMQP 1.0": lambda port: reach(port("amqp"), *AMQP10_LOGIN),
+    "AMQP 1.0, ended": lambda port: reach(port("amqp"), *AMQP10_LOGIN, encode_frame(0, Close()), ends=False),
+    "AMQP 1.0, links": lambda port: reach(port("amqp"), *AMQP10_LOGIN, AMQP10_LINKS),
+    "AMQP 1.0, links, reset": lambda port: reset(port("amqp"), *AMQP10_LOGIN, AMQP10_LINKS),
+    "HTTP": lambda port: reach(port("http"), http_says(b"GET /v1/vhosts/%2f/queues")),
+    "HTTP, publishes": lambda port: reach(
+        port("http"),
+        http_says(
+            b"POST /v1/vhosts/%2f/exchanges/amq.topic/messages",
+            body=b'{"messages": [{"key": "k", "value": "x"}]}',
+        ),
+    ),
+    "HTTP, tail": lambda port: reach(port("http"), http_says(b"GET /v1/vhosts/%2f/exchanges/amq.topic/tail")),
 }
 
 
@@ -193,6 +415,7 @@ def leftovers(gateway: Gateway, ways: Mapping[str, Callable[[Port], object]]) ->
             if len(gc.garbage) >= LIVES:
                 found[name] = Counter(type(one).__qualname__ for one in gc.garbage)
             gc.garbage.clear()
+            gc.collect()
     finally:
         gc.set_debug(0)
         gc.enable()
@@ -202,6 +425,10 @@ def leftovers(gateway: Gateway, ways: Mapping[str, Callable[[Port], object]]) ->
 
 def test_a_stranger_leaves_nothing_to_collect(gateway: Gateway) -> None:
     assert leftovers(gateway, WAYS) == {}
+
+
+def test_a_client_leaves_nothing_to_collect(gateway: Gateway) -> None:
+    assert leftovers(gateway, LOGGED_IN) == {}
 
 
 def test_a_stranger_behind_a_proxy_leaves_nothing_to_collect(behind_proxy: Gateway) -> None:

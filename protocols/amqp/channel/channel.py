@@ -77,7 +77,7 @@ class Channel:
         self._held_cancels: list[str] | None = None
         self.last_queue = ""
         """The queue that "" stands for."""
-        self.timeouts = Timeouts(self)
+        self.timeouts = Timeouts()
         firehose.turn(self)
 
     @property

@@ -15,7 +15,7 @@ class Channel(Confirms):
     """Unacknowledged deliveries, publisher confirms and the message under way of one channel."""
 
     owner: object
-    """The session's side of the channel."""
+    """The session's side of the channel; None: it is over."""
     closing: bool
     sink: Sink | None
     """The connection, for kernels: `dirty` and a consumer's `output_capacity` are not called then."""
@@ -51,6 +51,9 @@ class Channel(Confirms):
         self, number: int, out: OutBuffer, frame_max: int, owner: object, dirty: Callable[[], object]
     ) -> None:
         """`dirty` is called after deliveries were encoded into `out`."""
+
+    def let_go(self) -> None:
+        """The channel is over and all is given back: refer to nobody, so that no cycle is left."""
 
     @property
     def unacked_count(self) -> int:

@@ -58,6 +58,9 @@ cdef class Channel(Confirms):
         self.waiting = []
         self.granted = []
 
+    def let_go(self):
+        self.owner = self.give_back = self.tap = None
+
     def __dealloc__(self):
         cdef uint64_t tag
         cdef Unacked* entry

@@ -204,6 +204,8 @@ class Session:
         channel.gate.close()
         self._gated.pop(channel, None)
         self.codec.drop_channel(channel.core)
+        channel.core.let_go()
+        channel.transaction = None
 
     # Bytes
 
@@ -471,7 +473,7 @@ class Session:
         """
         if self.state is State.RUNNING and self.vhost.times_consumers:
             for channel in self.channels():
-                channel.timeouts.look(now)
+                channel.timeouts.look(channel, now)
 
     def heartbeat(self) -> None:
         """Write a heartbeat."""

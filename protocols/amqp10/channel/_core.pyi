@@ -101,6 +101,9 @@ class ChannelCore:
     def drop_due(self) -> None:
         """Say none of the outcomes that wait."""
 
+    def forget_starved(self) -> None:
+        """No link of it gets anything any more."""
+
     def feed_starved(self) -> None:
         """Tell the queues of links that had no credit that they may have some again."""
 

@@ -229,6 +229,9 @@ cdef class ChannelCore:
         for i in range(count):
             Py_DECREF(<object>self.due[i].state)
 
+    def forget_starved(self):
+        self.starved.clear()
+
     # Deliveries to the peer
 
     cdef uint64_t hold(self, OutgoingCore link, Cursor cursor, uint64_t seq) except? 0:

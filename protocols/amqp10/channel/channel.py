@@ -312,6 +312,7 @@ class Channel(ChannelCore):
         self._waiting.clear()
         self.holding = False
         self.drop_due()
+        self.forget_starved()
         self._actions.clear()
 
 

@@ -53,6 +53,26 @@ class _Watched:
     login_is_good: Callable[[], bool]
 
 
+class _Expiry:
+    """Looks whether a request's login holds still, at the end of its time."""
+
+    def __init__(self, access: Access, request: Request, left_s: Callable[[], float]) -> None:
+        self._access, self._request, self._left_s = access, request, left_s
+        self._timer: Timer | None = None
+        self._look()
+
+    def _look(self) -> None:
+        self._access._recheck(self._request)
+        if self._request.refusal is None:
+            self._timer = self._access.broker.tick.after(max(self._left_s(), 0.01), self._look)
+
+    def end(self) -> None:
+        """The request is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
 class Access:
     """See the module."""
 
@@ -137,7 +157,6 @@ class Access:
         """
         grants = self.identity(request).grants
         token = bearer(request.headers.get("authorization", ""))
-        timer: Timer | None = None
         left_s: Callable[[], float] | None = None
         if (session := session_of(request)) is not None:
             left_s = partial(self.broker.web_sessions.left_s, session)
@@ -146,27 +165,19 @@ class Access:
         elif token is not None:
             left_s = partial(self.broker.tokens.left_s, token)
 
-        def expire() -> None:
-            nonlocal timer
-            assert left_s is not None
-            self._recheck(request)
-            if request.refusal is None:
-                timer = self.broker.tick.after(max(left_s(), 0.01), expire)
-
         if left_s is not None:
             good = partial(_has_time, left_s)
         else:
             username = self.identity(request).username
             good = partial(self._password_is, username, self.broker.users.stored(username))
         self._watched[request] = _Watched(check or self.source, good)
-        if left_s is not None:
-            expire()
+        expiry = None if left_s is None else _Expiry(self, request, left_s)
         try:
             yield
         finally:
             del self._watched[request]
-            if timer is not None:
-                timer.cancel()
+            if expiry is not None:
+                expiry.end()
 
     def _password_is(self, username: str, stored: str) -> bool:
         users = self.broker.users

@@ -87,8 +87,6 @@ class App(Protocol):
 class HttpConnection(Connection):
     """One TCP connection: the host of its session."""
 
-    lets_go = True
-
     def __init__(
         self, context: ConnectionContext, broker: Broker, app: App, forwarder: Forwarder | None = None
     ) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.mqtt.clients.packet_ids import PacketIds
 from penstock.protocols.mqtt.clients.rows import session_key
+from penstock.protocols.mqtt.codec._packet_ids import Inflight, Received
 from penstock.protocols.mqtt.subscriptions.filterset import FilterSet
 from penstock.protocols.mqtt.subscriptions.shared import cursor_of
 from penstock.router.authorization.identity import Identity
@@ -49,7 +50,8 @@ class Client:
 
     vhost: Vhost
     client_id: str
-    queue: Queue
+    own_queue: Queue | None
+    """Its queue; None: it never subscribed to anything, and most clients that only publish never will."""
     number: int
     """Of the session, in the records of its messages (`number_of`): for no-local and groups by publisher."""
     persistent: bool
@@ -105,18 +107,33 @@ class Client:
         """The session is this user's, with the tags it has now."""
         self.username, self.tags, self.grants = intern(identity.username), identity.tags, identity.grants
 
+    @property
+    def queue(self) -> Queue:
+        """Its queue, of a session that has one."""
+        assert self.own_queue is not None
+        return self.own_queue
+
     # Packet ids
 
     @property
     def ids(self) -> PacketIds:
         """Its packet ids, read if need be."""
         if self.loaded_ids is None:
-            vhost, cursor = self.vhost, self.queue.cursor
+            if self.own_queue is None:
+                self.loaded_ids = PacketIds(Inflight(), Received(), {})
+                return self.loaded_ids
+            vhost, cursor = self.vhost, self.own_queue.cursor
             tables = vhost.broker.log.tables
             self.loaded_ids = PacketIds.load(tables, self.key, cursor, lambda qid: cursor_of(vhost, qid))
             for share in (self.shares or {}).values():
                 self.joined(share)
         return self.loaded_ids
+
+    def take_queue(self, queue: Queue) -> None:
+        """It subscribes for the first time."""
+        self.own_queue = queue
+        if self.loaded_ids is not None:
+            self.loaded_ids.inflight.cursors.append(queue.cursor)
 
     def joined(self, share: Share) -> None:
         """Messages of a group may come to be under way."""
@@ -129,7 +146,8 @@ class Client:
     def filters(self) -> FilterSet:
         """Its subscriptions, read if need be."""
         if self.loaded is None:
-            used = max((tag for _, tag, _, _ in self.queue.cursor.memberships()), default=0)
+            memberships = () if self.own_queue is None else self.own_queue.cursor.memberships()
+            used = max((tag for _, tag, _, _ in memberships), default=0)
             kept = self.vhost.sessions.filters(self.client_id)
             self.loaded = FilterSet(kept, max(self.next_tag, used + 1))
         return self.loaded

@@ -142,15 +142,23 @@ class Clients:
         return number
 
     def create(self, vhost: Vhost, client_id: str, identity: Identity, expiry_s: int) -> Client:
-        """A new session; the last one of that client id was ended."""
+        """A new session; the last one of that client id was ended.
+
+        One that ends with its connection has no queue before it subscribes.
+        """
         persistent = expiry_s > 0
-        queue = vhost.session_queue(client_id, durable=persistent)
         number = self._number(vhost.name, client_id)
-        client = Client(vhost, client_id, queue, number, persistent, expiry_s)
+        client = Client(vhost, client_id, None, number, persistent, expiry_s)
         client.belong(identity)
         self._keep(client)
-        self._limit(client)
+        if persistent:
+            self.give_queue(client)
         return client
+
+    def give_queue(self, client: Client) -> None:
+        """Make the session's queue, of one that has none."""
+        client.take_queue(client.vhost.session_queue(client.client_id, durable=client.persistent))
+        self._limit(client)
 
     def _limit(self, client: Client) -> None:
         policed = client.vhost.sessions.policed(client.client_id)
@@ -177,7 +185,7 @@ class Clients:
 
     def _apply_policies(self, client: Client, changed: Sequence[Policy]) -> None:
         entry = client.vhost.sessions.get(client.client_id)
-        if entry is not None and not client.ended:
+        if entry is not None and client.own_queue is not None and not client.ended:
             if any(policy.matches(entry.listed_name, "classic") for policy in changed):
                 self._limit(client)
 
@@ -190,7 +198,8 @@ class Clients:
             self._forget(client)
             self.broker.origin_readers -= client.no_local
             self.publish_will(client)
-            client.ids.inflight.end()
+            if client.loaded_ids is not None or client.persistent:
+                client.ids.inflight.end()
             lsn = client.vhost.delete_session(client.client_id)
             for topic in list(client.shares or ()):
                 lsn = max(lsn, self.shares.leave(client, topic))
@@ -223,18 +232,23 @@ class Clients:
         if client.grants != before or not client.asked:
             self._recheck(client)
             client.asked = True
+        if not client.persistent:
+            return
         with self.log.unit():  # a crash neither loses nor repeats the will
             if client.will_at is not None and client.will_at <= self._clock():
                 # Its time had come; that it is still here is our delay, after a start perhaps.
                 self.publish_will(client)
             client.ends_at = client.will_at = client.will = None
-            if client.persistent:
-                self.save(client)
+            self.save(client)
 
     def disconnected(self, client: Client, will: Will | None) -> None:
         """The session lost its connection; `will` is to be published if it has one."""
-        now = self._clock()
         self.connections -= 1
+        if not client.persistent and will is None:
+            client.connection = None
+            self.end(client)
+            return
+        now = self._clock()
         with self.log.unit():  # the will goes out and the row that has it goes, or neither
             client.connection = None
             # In the unit of the scan that is under way: the messages of these ids may be in it.

@@ -50,7 +50,7 @@ class LagLimit:
         some, self._ahead = self._ahead[-_AT_ONCE:], self._ahead[:-_AT_ONCE]
         before: dict[int, int] = {}
         for client in some:
-            if client.connection is None or client.queue.deleted:
+            if client.connection is None or client.own_queue is None or client.own_queue.deleted:
                 continue
             lp = client.vhost.lp
             if lp not in before:

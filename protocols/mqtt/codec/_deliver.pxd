@@ -16,7 +16,8 @@ cdef class Choice:
     cdef readonly int qos
     cdef readonly bint retain_as_published
     cdef readonly bytes ids         # encoded subscription identifier properties
-    cdef readonly Choice own        # what holds for the session's own messages: itself without no-local, or None
+    cdef readonly bint no_local     # `own` holds for the session's own messages: something less, or None
+    cdef readonly Choice own
 
 
 cdef class Deliverer(PublishEncoder):

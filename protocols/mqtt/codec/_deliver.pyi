@@ -21,8 +21,10 @@ class Choice:
     retain_as_published: bool
     ids: bytes
     """Subscription identifiers, encoded as properties."""
+    no_local: bool
+    """Other terms hold for the session's own messages."""
     own: Choice | None
-    """The terms for the session's own messages: itself, or with no-local something less, or None."""
+    """Those: something less, or None for nothing."""
 
     def __init__(
         self,

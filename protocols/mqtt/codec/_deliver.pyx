@@ -38,7 +38,8 @@ cdef class Choice:
         self.qos = qos
         self.retain_as_published = retain_as_published
         self.ids = ids
-        self.own = own if no_local else self
+        self.no_local = no_local
+        self.own = own
 
 
 cdef Choice COMPLETE = Choice(2, False, b"")
@@ -163,7 +164,7 @@ cdef class Deliverer(PublishEncoder):
             item = &TAKEN.items[0]
             batch = <Batch>item.batch
             choice = self.choice_of(cursor, item.match)
-            if choice is not None and choice.own is choice and batch.base_lsn + item.index >= self.skip_qos0_before:
+            if choice is not None and not choice.no_local and batch.base_lsn + item.index >= self.skip_qos0_before:
                 took = self.shared_run(cursor, choice, capacity, now_ms)
                 if took:
                     return took
@@ -175,7 +176,7 @@ cdef class Deliverer(PublishEncoder):
             batch = <Batch>item.batch
             lsn = batch.base_lsn + item.index
             choice = shared if shared is not None else self.choice_of(cursor, item.match)
-            if (choice is not None and choice.own is not choice and batch.origins != NULL and self.origin
+            if (choice is not None and choice.no_local and batch.origins != NULL and self.origin
                     and batch.origins[item.index] == self.origin):
                 choice = choice.own
             packet_id = 0

@@ -390,10 +390,15 @@ def _packet(kind: int, *parts: bytes) -> bytes:
     return bytes((kind << 4,)) + encode_varint(len(body)) + body
 
 
+_NEW_SESSION: Final = bytes((CONNACK << 4, 2, 0, 0))
+
+
 def encode_connack(version: int, session_present: bool, reason: int, properties: Properties) -> bytes:
     """CONNACK; `reason` is a 5.0 reason code in every version and must be in `V3_RETURN_CODES` for 3.x."""
     if version == MQTT_5:
         return _packet(CONNACK, bytes((session_present, reason)), encode_properties(properties))
+    if not session_present and reason == reasons.SUCCESS:
+        return _NEW_SESSION
     # MQTT 3.1 has no session present flag: the byte is reserved.
     return _packet(CONNACK, bytes((session_present and version > MQTT_3_1, reasons.V3_RETURN_CODES[reason])))
 

@@ -139,6 +139,11 @@ class Delivery:
             member.share.detach(member)
         self._members.clear()
 
+    def let_go(self) -> None:
+        """Break the cycles, when all is counted; it was stopped, and what comes late finds it so."""
+        self._way = None
+        del self._deliverer, self._retained
+
     def subscribed(self, added: Iterable[str] | None = None) -> None:
         """The client's subscriptions changed: these were added, or None: any, and the rights as well."""
         self._deliverer.forget_choices()

@@ -7,6 +7,7 @@ and acknowledgements that go the fast path never come here. A fault of the peer 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -58,6 +59,10 @@ class Serving(Opening):
         self._packets = 1
         """Those that came here one by one, CONNECT first."""
 
+    @abstractmethod
+    def _delivering(self, client: Client) -> Delivery:
+        """The output side, which is made if there is none yet."""
+
     def _on_packet(self, kind: int, flags: int, body: bytes) -> None:
         self._packets += 1
         if self.version == packets.MQTT_3_1:
@@ -96,9 +101,10 @@ class Serving(Opening):
             raise Violation(what, reasons.PACKET_TOO_LARGE)  # mqtt5:3.1.2-24
 
     def _on_subscribe(self, packet: packets.Subscribe) -> None:
-        delivery, words = self._delivery, self._words
-        assert self.client is not None and delivery is not None and words is not None
+        words = self._words
+        assert self.client is not None and words is not None
         self._check_room_for_answer(len(packet.filters))
+        delivery = self._delivering(self.client)
         results, wanted, lsn = subscribe(
             self._clients, self._options, self.client, delivery.replays, packet, self.version
         )
@@ -109,10 +115,11 @@ class Serving(Opening):
 
     def _on_unsubscribe(self, packet: packets.Unsubscribe) -> None:
         words = self._words
-        assert self.client is not None and self._delivery is not None and words is not None
+        assert self.client is not None and words is not None
         self._check_room_for_answer(len(packet.filters))
-        results, lsn = unsubscribe(self._clients, self.client, self._delivery.replays, packet)
-        self._delivery.subscribed(())
+        delivery = self._delivering(self.client)
+        results, lsn = unsubscribe(self._clients, self.client, delivery.replays, packet)
+        delivery.subscribed(())
         self._replies.send(words.unsuback(packet.packet_id, results, packet.filters), lsn)
 
     def _on_disconnect(self, packet: packets.Disconnect) -> None:

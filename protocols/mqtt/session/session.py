@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.protocols.mqtt.clients.clients import Clients
+from penstock.protocols.mqtt.clients.clients import Client, Clients
 from penstock.protocols.mqtt.codec import _scan, packets, reasons
 from penstock.protocols.mqtt.codec._scan import Scanner
 from penstock.protocols.mqtt.codec.reason_strings import ReasonStrings, refusal
@@ -34,6 +34,7 @@ from penstock.router.errors import LimitReached
 from penstock.router.limits.token_buckets import Bucket
 
 if TYPE_CHECKING:
+    from penstock.protocols.mqtt.codec.properties import Properties
     from penstock.protocols.mqtt.publishing.sys_topics import Counts
     from penstock.router.authorization.identity import Identity
     from penstock.router.vhost.vhost import Vhost
@@ -58,6 +59,7 @@ class Session(Serving):
         self._rates: list[tuple[Bucket, bool]] = []
         """The rates that the client is held to; True: a bucket of messages, else of bytes."""
         self._published = 0
+        self._connect_properties: Properties = {}
 
     # Bytes
 
@@ -163,8 +165,8 @@ class Session(Serving):
         if ids.inflight.take_freed():
             for token in ids.inflight.take_done_tokens():
                 ids.tokens.pop(token, None)
-            assert self._delivery is not None
-            self._delivery.credit_gained()
+            if self._delivery is not None:
+                self._delivery.credit_gained()
         if scanner.waiting > _ANSWERS_MAX:
             self._host.pause_reading("answers")
         self._host.dirty()
@@ -228,35 +230,54 @@ class Session(Serving):
         client.connection = self
         self._clients.connected(client, identity, accepted.expiry_s)
         # Messages of QoS 0 that came while the client was away are not kept for it, unless that is asked for.
-        away = accepted.session_present and not options.queue_qos0_messages
-        skip_qos0_before = self._log.appender.next_lsn if away else 0
-        client.queue.cursor.skip_transient_until = skip_qos0_before
-        self._delivery = Delivery(
-            self._host,
-            self._clients,
-            client,
-            connect.version,
-            properties,
-            window=min(properties.get("receive_maximum", 65535), options.max_inflight),
-            skip_qos0_before=skip_qos0_before,
-            send_pubrels=self._send_pubrels,
-            cancelled=self._cancelled,
-        )
-        scanner.push_pubrels(self._delivery.released)
-        if scanner.unstamped:
-            scanner.stamp(client.row_lsn)
+        if client.own_queue is not None:
+            away = accepted.session_present and not options.queue_qos0_messages
+            self._deliver_to(client, properties, self._log.appender.next_lsn if away else 0)
+        else:
+            self._connect_properties = properties
         self.state = State.OPENING
         self._host.opened(client.username, client.client_id, connect.version)
         self._replies.send(accepted.connack, client.row_lsn, self._opened)
         self._host.deadline_changed()
 
+    def _deliver_to(self, client: Client, properties: Properties, skip_qos0_before: int) -> Delivery:
+        """Begin to deliver: to a session that has a queue. `properties` are those of CONNECT."""
+        assert self._scanner is not None
+        client.queue.cursor.skip_transient_until = skip_qos0_before
+        self._delivery = Delivery(
+            self._host,
+            self._clients,
+            client,
+            self.version,
+            properties,
+            window=min(properties.get("receive_maximum", 65535), self._options.max_inflight),
+            skip_qos0_before=skip_qos0_before,
+            send_pubrels=self._send_pubrels,
+            cancelled=self._cancelled,
+        )
+        self._scanner.push_pubrels(self._delivery.released)
+        if self._scanner.unstamped:
+            self._scanner.stamp(client.row_lsn)
+        return self._delivery
+
+    def _delivering(self, client: Client) -> Delivery:
+        if self._delivery is not None:
+            return self._delivery
+        # The first subscription of a client that was taken for one that only publishes.
+        self._clients.give_queue(client)
+        delivery = self._deliver_to(client, self._connect_properties, 0)
+        if self.state is State.OPEN:
+            delivery.start()
+        return delivery
+
     def _opened(self) -> None:
         """CONNACK has left: deliveries and answers may follow."""
         self.state = State.OPEN
-        assert self._scanner is not None and self._delivery is not None
+        assert self._scanner is not None
         self._await(self._scanner)
         self._release()
-        self._delivery.start()
+        if self._delivery is not None:
+            self._delivery.start()
 
     # Decisions
 
@@ -409,6 +430,13 @@ class Session(Serving):
             self.state = State.CLOSED
             self._detach()
 
+    def let_go(self) -> None:
+        """Break the cycles, when all is counted; the host has let go of the session."""
+        self._undecided = None
+        if self._delivery is not None:
+            self._delivery.let_go()
+            self._delivery = None
+
     def _fail(self, error: MqttError) -> None:
         """A fault of the peer."""
         self.force_close(error.message, error.reason)
@@ -431,11 +459,11 @@ class Session(Serving):
         client, self.client = self.client, None
         if client is None or client.connection is not self:
             return
-        assert self._delivery is not None
-        self._delivery.stop()
         self._broker.connections.leave(self)
-        if not self._options.queue_qos0_messages:
-            client.queue.cursor.skip_transient_until = 2**64 - 1  # nor does it keep the log meanwhile
+        if self._delivery is not None:
+            self._delivery.stop()
+            if not self._options.queue_qos0_messages:
+                client.queue.cursor.skip_transient_until = 2**64 - 1  # nor does it keep the log meanwhile
         client.ids.inflight.suspend()
         will, self.will = self.will, None
         self._clients.disconnected(client, will)
@@ -443,11 +471,13 @@ class Session(Serving):
     def add_to(self, counts: Counts) -> None:
         """Count what this connection has counted."""
         scanner, delivery = self._scanner, self._delivery
-        if scanner is not None and delivery is not None:
+        if scanner is not None:
             counts.packets_received += scanner.published + scanner.acknowledged + self._packets
-            counts.packets_sent += scanner.answered + delivery.delivered + self._replies.sent
+            counts.packets_sent += scanner.answered + self._replies.sent
             counts.published += scanner.published
             counts.published_bytes += scanner.published_bytes
+        if delivery is not None:
+            counts.packets_sent += delivery.delivered
             counts.delivered += delivery.delivered
             counts.delivered_bytes += delivery.delivered_bytes
             counts.dropped += delivery.skipped

@@ -66,6 +66,9 @@ class Codec:
     """While it is set no frame is looked at."""
     stalled: bool
     """With `halted`: a frame for a handle in `opening` is in front. The code that opens it resets both."""
+    def let_go(self) -> None:
+        """The connection is lost: nothing is scanned any more. Refer to nobody, so that no cycle is left."""
+
     @property
     def opening(self) -> set[int]:
         """Handles of consumers that are being opened: their frames wait. See `opening.Opening`."""

@@ -57,6 +57,9 @@ cdef bint leads_nowhere(Route route, bytes key):
 
 
 cdef class Codec:
+    def let_go(self):
+        self.host = None
+
     def __cinit__(self, OutBuffer out not None, Appender appender not None, object host, uint32_t frame_max):
         self.out = out
         self.appender = appender

@@ -6,9 +6,11 @@ Each handler reads its fields, does it or raises, and answers, once what it prom
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
+from penstock.lazy_dataclass import dataclass
 from penstock.protocols.native.codec.errors import RequestError, unknown_handle, unread_disk
 from penstock.protocols.native.codec.frames import Fields
 from penstock.protocols.native.options import CHOOSERS_MAX, HANDLES_MAX
@@ -207,28 +209,57 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
         )
     fields.done()
 
-    def open_at(position: int, opened: Callable[[], None]) -> None:
-        _check_free(session, handle)
-        subscription, lsn = session.vhost.subscriptions.open(
+    attaching = _Attaching(
+        session,
+        id,
+        handle,
+        lambda position: session.vhost.subscriptions.open(
             stream, name, kind, options, identity=session.identity, durable=durable, position=position
-        )
-        choosy = kind in (Kind.FAILOVER, Kind.KEY_SHARED)
-        if choosy and subscription.consumer_count >= CHOOSERS_MAX:
+        ),
+        f"subscription '{name}' of topic '{stream.name}'",
+        kind in (Kind.FAILOVER, Kind.KEY_SHARED),
+        made,
+        partial(
+            session.consuming.attach,
+            handle,
+            priority=priority,
+            unacked_max=unacked_max,
+            name=consumer,
+            ranges=ranges,
+        ),
+    )
+    session.opening.open(id, handle, start, lambda position: [(stream.feed, position)], attaching.open_at)
+
+
+@dataclass(slots=True)
+class _Attaching:
+    """A consumer that is being attached; a dead one may be in its way first."""
+
+    session: Session
+    id: int
+    handle: int
+    subscription: Callable[[int], tuple[Queue, int]]
+    """Opens the subscription at a position, and says which LSN to wait for."""
+    named: str
+    choosy: bool
+    """Its consumers are chosen by name or key, and so are bounded."""
+    lsn: int
+    attach: Callable[[Queue], object]
+
+    def open_at(self, position: int, opened: Callable[[], None]) -> None:
+        """Raises PenstockError."""
+        session = self.session
+        _check_free(session, self.handle)
+        subscription, lsn = self.subscription(position)
+        if self.choosy and subscription.consumer_count >= CHOOSERS_MAX:
             raise RequestError(
                 "limit_reached",
-                f"subscription '{name}' of topic '{stream.name}' has {CHOOSERS_MAX} consumers",
+                f"{self.named} has {CHOOSERS_MAX} consumers",
                 remedy="take messages with fewer consumers, or with a subscription of kind shared",
             )
         try:
-            session.consuming.attach(
-                handle,
-                subscription,
-                priority=priority,
-                unacked_max=unacked_max,
-                name=consumer,
-                ranges=ranges,
-            )
-            session.answer(id, {"handle": handle}, max(made, lsn))
+            self.attach(subscription)
+            session.answer(self.id, {"handle": self.handle}, max(self.lsn, lsn))
             opened()
         except ConsumerRefused as refused:
             holder = session.consuming.holder(subscription)
@@ -245,14 +276,12 @@ def subscribe(session: Session, id: int, fields: Fields) -> None:
                 try:
                     if there:
                         raise busy
-                    open_at(position, opened)
+                    self.open_at(position, opened)
                 except PenstockError as error:
-                    session.answer_error(id, error)
+                    session.answer_error(self.id, error)
                     opened()
 
             holder.probe(told)
-
-    session.opening.open(id, handle, start, lambda position: [(stream.feed, position)], open_at)
 
 
 def _options(session: Session, create: bool, fields: Fields) -> dict[str, Any]:

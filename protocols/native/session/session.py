@@ -508,6 +508,11 @@ class Session:
         self.state = State.ENDED
         self.codec.halted = True
 
+    def let_go(self) -> None:
+        """Break the cycles. Whoever waited for the log finds the session ended, and does nothing."""
+        self.codec.let_go()
+        del self.producing, self.preparing, self.consuming, self.pulling, self.raw, self.opening
+
     def totals(self) -> Totals:
         """Its totals."""
         codec = self.codec

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import random
 import socket
 import time
@@ -16,6 +15,7 @@ import uvloop
 from penstock.protocols.listening.listener import listening_socket
 from penstock.protocols.net.connection import ARENA
 from penstock.protocols.net.connection_context import Limits
+from penstock.protocols.net.login_timeout import LoginTimes
 from tests.support.echo import Echo, packet
 from tests.support.limits import LIMIT_S
 from tests.support.stack import Stack
@@ -141,24 +141,24 @@ def test_a_loop_that_stood_still_reads_before_it_judges_the_time(monkeypatch: py
         runner.run(scenario())
 
 
-async def test_the_time_in_which_a_login_is_judged_is_not_the_clients() -> None:
+@pytest.mark.parametrize("judged_s", [60.0, 0.0])
+async def test_the_time_in_which_a_login_is_judged_is_not_the_clients(judged_s: float) -> None:
     async with Stack(Limits(login_timeout_s=0.02)) as stack:
-        for left_s in (60.0, 0.0):
-            reader, writer = await stack.client()
-            writer.write(packet(b"first"))
-            await reader.readexactly(4)
-            echo = stack.made[-1]
-            echo.greeted()
-            echo.pause_reading("login")  # as whoever verifies it in a thread does
+        reader, writer = await stack.client()
+        writer.write(packet(b"first"))
+        await reader.readexactly(4)
+        echo = stack.made[-1]
+        logins = LoginTimes(echo.loop, judged_s=judged_s)
+        object.__setattr__(echo.context, "logins", logins)
+        echo.pause_reading("login")  # as whoever verifies it in a thread does
+        echo.greeted()
+        if judged_s:
             await asyncio.sleep(0.2)
             assert not echo.closing
-            if left_s:
-                echo.resume_reading("login")  # and it was refused
-            else:
-                assert echo._login_time is not None
-                echo._login_time.is_over("the login was not complete", math.inf, left_s)
-            await ended(reader)
-            assert echo.reason == "the login was not complete in time"
+            echo.resume_reading("login")  # and it was refused
+        await ended(reader)
+        assert echo.reason == "the login was not complete in time"
+        assert len(logins) == 0
 
 
 async def test_too_many_bytes_before_the_login_end_the_connection() -> None:

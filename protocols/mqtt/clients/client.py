@@ -80,6 +80,8 @@ class Client:
     """The groups of its shared subscriptions, by filter; None: it never had one."""
     asked: bool = True
     """Its subscriptions are such as its user may have; False: the rules may have become others since."""
+    promised: bool = False
+    """It was told to a client, so that its rows are durable."""
     ended: bool = False
     row_lsn: int = 0
     """Position of the last row put for it."""

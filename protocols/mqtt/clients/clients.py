@@ -46,6 +46,7 @@ from penstock.subscriptions.fault_isolation import guarded
 if TYPE_CHECKING:
     from penstock.protocols.mqtt.codec.packets import Will
     from penstock.protocols.mqtt.options import MqttOptions
+    from penstock.router.authorization.grants import Grants
     from penstock.protocols.mqtt.publishing.sys_topics import SysTopics
     from penstock.router.broker import Broker
     from penstock.router.policies.policies import Policy
@@ -226,7 +227,7 @@ class Clients:
         self.accepted += 1
         self.connections += 1
         self.connections_maximum = max(self.connections_maximum, self.connections)
-        before = client.grants
+        before, row = client.grants, _row_of(client)
         client.belong(identity)
         client.expiry_s = expiry_s
         if client.grants != before or not client.asked:
@@ -234,6 +235,11 @@ class Clients:
             client.asked = True
         if not client.persistent:
             return
+        if client.promised and _row_of(client) == row == (client.username, client.grants, expiry_s, None):
+            if client.connection is not None and client.connection.will is None and client.ids.settled:
+                # Only the time of its end is not right in the row; after a crash it begins anew anyway.
+                client.ends_at = None
+                return
         with self.log.unit():  # a crash neither loses nor repeats the will
             if client.will_at is not None and client.will_at <= self._clock():
                 # Its time had come; that it is still here is our delay, after a start perhaps.
@@ -478,11 +484,14 @@ class Clients:
             due = row.will_at if row.will_at is not None else now + min(row.will.delay_s, row.expiry_s)
             client.will_at = due
             self._arm(due, client)
-        client.ends_at = row.ends_at if row.ends_at is not None else now + client.expiry_s
+        client.promised = True
+        # After a crash nobody knows who was connected: all sessions have all their time again.
+        away = row.ends_at is not None and self.log.recovery.clean
+        client.ends_at = now + client.expiry_s if row.ends_at is None or not away else row.ends_at
         self._keep(client)
         self._limit(client)
         self._arm(client.ends_at, client)
-        if row.ends_at is None:
+        if not away:
             self.save(client)
 
     def _restore_noted(self, vhost: Vhost) -> None:
@@ -497,6 +506,11 @@ class Clients:
                     self.shares.restore(client, topic)
             client.rest()
         vhost.sessions.noted.clear()
+
+
+def _row_of(client: Client) -> tuple[str, Grants | None, int, Will | None]:
+    """The part of a session's row that does not change with the time."""
+    return client.username, client.grants, client.expiry_s, client.will
 
 
 def _not_permitted(client: Client, identity: Identity) -> list[str]:

@@ -273,7 +273,8 @@ class Session(Serving):
     def _opened(self) -> None:
         """CONNACK has left: deliveries and answers may follow."""
         self.state = State.OPEN
-        assert self._scanner is not None
+        assert self._scanner is not None and self.client is not None
+        self.client.promised = True
         self._await(self._scanner)
         self._release()
         if self._delivery is not None:

@@ -110,6 +110,37 @@ def test_a_session_ends_when_its_time_is_over(gateway: Gateway) -> None:
     assert not gateway.connect("s", 5, clean=False).session_present
 
 
+def test_a_session_comes_back_without_a_row_and_has_all_its_time_after_a_crash(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    sub = gateway.connect("s", 5, clean=False, props=b"\x11\0\0\0\x05")
+    sub.subscribe(("t", 1))
+    sub.drop()
+    gateway.advance(4.0)
+    put = gateway.log.appender.next_lsn
+    assert gateway.connect("s", 5, clean=False, props=b"\x11\0\0\0\x05").session_present
+    assert gateway.log.appender.next_lsn == put
+    again = gateway.crash(tmp_path / "crashed")
+    try:
+        again.advance(4.9)  # more than was left when it came back
+        assert again.connect("s", 5, clean=False, props=b"\x11\0\0\0\x05").session_present
+    finally:
+        again.stop()
+
+
+def test_a_session_that_comes_back_otherwise_puts_its_row(gateway: Gateway, tmp_path: Path) -> None:
+    """With a will, and another expiry: after a crash these hold."""
+    gateway.connect("s", 5, clean=False, props=b"\x11\0\0\0\x05").drop()
+    gateway.connect("s", 5, clean=False, props=b"\x11\0\0\0\x09", will=("w", b"gone", 0, True))
+    again = gateway.crash(tmp_path / "crashed")
+    try:
+        again.advance(8.9)
+        assert again.vhost.retained.get(b"w", again.log.wall_ms()) is not None
+        assert again.connect("s", 5, clean=False, props=b"\x11\0\0\0\x09").session_present
+    finally:
+        again.stop()
+
+
 def test_disconnect_may_change_the_expiry__mqtt5_3_14_2_2(gateway: Gateway) -> None:
     gateway.connect("s", 5, clean=False, props=EXPIRY).send(f.disconnect(0, b"\x11\0\0\0\0"))
     assert len(gateway.clients) == 0

@@ -78,8 +78,8 @@ def producer_key(protocol: str, vhost: str, user: str, name: str) -> bytes:
 
 def row_key(*parts: str | bytes) -> bytes:
     """The key of the row of the thing with these names, 16 bytes."""
-    digest = hashlib.blake2b(digest_size=16)
+    whole = b""
     for part in parts:
-        data = wire(part) if isinstance(part, str) else part
-        digest.update(len(data).to_bytes(4, "little") + data)
-    return digest.digest()
+        data = part if isinstance(part, bytes) else wire(part)
+        whole += len(data).to_bytes(4, "little") + data
+    return hashlib.blake2b(whole, digest_size=16).digest()

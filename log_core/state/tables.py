@@ -14,6 +14,7 @@ A change as a record: key block = | table name length u8 | table name | key |, b
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import ItemsView, KeysView, Mapping
 from pathlib import Path
@@ -49,8 +50,13 @@ def feed_of_key(key: bytes) -> int:
 
 def join_key(table: str, key: bytes) -> bytes:
     """The key block of a state record."""
+    return _key_head(table) + key
+
+
+@functools.cache  # there are few tables
+def _key_head(table: str) -> bytes:
     name = table.encode()
-    return bytes((len(name),)) + name + key
+    return bytes((len(name),)) + name
 
 
 def split_key(block: bytes) -> tuple[str, bytes]:

@@ -146,6 +146,13 @@ class Authorizer:
             # Well-formed when it was set: a name that is no UTF-8, or too long with it.
             return False
 
+    def looks_at_topics(self, identity: Identity, vhost: str, exchange: str) -> bool:
+        """Whether the identity may write to a topic exchange, that it may write to, by some topics only."""
+        if identity.grants is not None or self.topic_guard is not None:
+            return True
+        permission = self._topic(identity.username, vhost, exchange)
+        return permission is not None and permission.write != ".*"
+
     def depends_on_client(self, username: str, vhost: str, exchange: str) -> bool:
         """Whether what the user may write to a topic exchange depends on the client id it connects with."""
         permission = self._topic(username, vhost, exchange)

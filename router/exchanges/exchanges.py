@@ -34,7 +34,7 @@ from penstock.router.arguments import Arguments, encode_table, same_value
 from penstock.router.errors import InvalidMatch
 from penstock.router.exchanges.deduplication import DEDUPLICATING_TYPE, Seen
 from penstock.router.exchanges.distribution import CHOOSING_TYPES, Chooser, checked_weight
-from penstock.router.names import text, wire
+from penstock.router.names import dotted, text, wire
 from penstock.router.routes._filters import SlashedTrie
 from penstock.router.routes._routes import Scope, Topology
 from penstock.router.routes.topics import DottedTrie, literal_prefix
@@ -385,6 +385,12 @@ class Exchange:
                     return ()
                 headers = subject.headers
                 return [slot for slot in self._literal.values() if _headers_match(slot.table or {}, headers)]
+
+    def topic_matcher(self) -> Callable[[bytes], list[Slot | Own]]:
+        """Finds what a topic of MQTT matches in a topic exchange, until a binding is made or removed."""
+        if not len(self._dotted):
+            return self._slashed.match
+        return lambda topic: [*self._dotted.match(dotted(topic)), *self._slashed.match(topic)]
 
     def _choices(self) -> Chooser:
         if self._chooser is None:

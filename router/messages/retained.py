@@ -30,9 +30,9 @@ _VERSION: Final = 1
 _TABLE: Final = "retained"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # a frozen one takes longer to make than its row
 class RetainedMessage:
-    """A retained message, as it was published."""
+    """A retained message, as it was published; not to be changed."""
 
     topic: bytes
     enc: int
@@ -64,12 +64,10 @@ class _Level:
         self.set = 0
 
     def child(self, word: bytes) -> _Level:
-        """The level below with this word, made when there is none."""
-        found = self.children.get(word)
-        if found is None:
-            if self.children is _LEAF:
-                self.children = {}
-            found = self.children[word] = _Level()
+        """A new level below, with this word."""
+        if self.children is _LEAF:
+            self.children = {}
+        found = self.children[word] = _Level()
         return found
 
     def remove(self, word: bytes) -> None:
@@ -84,6 +82,7 @@ class Retained:
 
     def __init__(self, vhost: str, tables: Tables) -> None:
         self._vhost = vhost
+        self._wire = wire(vhost)
         self._tables = tables
         self._root = _Level()
         self._count = 0
@@ -105,7 +104,7 @@ class Retained:
         if not message.body:
             return self.delete(message.topic)
         row = self._insert(message.topic)
-        vhost = wire(self._vhost)
+        vhost = self._wire
         head = _HEAD.pack(
             _VERSION,
             message.enc,
@@ -218,11 +217,11 @@ class Retained:
     def _insert(self, topic: bytes, row: bytes = b"") -> bytes:
         level = self._root
         for word in topic.split(b"/"):
-            level = level.child(word)
+            level = level.children.get(word) or level.child(word)
         level.set = self._begun
         if not level.row:
             # The same object as the table's key, not a copy of it.
-            level.row = row or row_key(self._vhost, topic)
+            level.row = row or row_key(self._wire, topic)
             self._count += 1
         return level.row
 

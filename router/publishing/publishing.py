@@ -8,7 +8,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.lazy_dataclass import dataclass
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.log_core.log import Log
     from penstock.router.authorization.permissions import Authorizer
     from penstock.router.exchanges.entries import QueueEntry
+    from penstock.router.exchanges.exchanges import Own, Slot
     from penstock.router.publishing.firehose import Firehose
     from penstock.router.publishing.resolve import Resolver
 
@@ -130,7 +131,15 @@ class Publishing:
 
         if not shared:
             return RouteTable(self._topology, enc, resolve)
-        table = self._tables[identity.username, enc] = RouteTable(self._topology, enc, resolve_shared)
+
+        def matcher() -> Callable[[bytes], list[Slot | Own]] | None:
+            if self._authorizer.looks_at_topics(identity, self._vhost, MQTT_EXCHANGE):
+                return None
+            return self._resolver.matcher(MQTT_EXCHANGE)
+
+        table = self._tables[identity.username, enc] = RouteTable(
+            self._topology, enc, resolve_shared, matcher=None if enc == ENC_AMQP091 else matcher
+        )
         return table
 
     def _is_individual(self, identity: Identity, enc: int) -> bool:

@@ -90,6 +90,11 @@ class Resolver:
         exchange = self._exchanges.get(name)
         return exchange is not None and exchange.is_topic
 
+    def matcher(self, name: str) -> Callable[[bytes], list[Slot | Own]] | None:
+        """Finds what a topic matches in a topic exchange; None: there is no such exchange."""
+        exchange = self._exchanges.get(name)
+        return None if exchange is None or not exchange.is_topic else exchange.topic_matcher()
+
     def resolve(
         self,
         name: str,

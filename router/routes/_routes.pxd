@@ -44,6 +44,10 @@ cdef struct Entry:
 cdef class RouteTable:
     cdef readonly Topology topology
     cdef object resolver
+    cdef object matcher             # None, or it gives `match` anew after changes
+    cdef object match               # what the route of a key depends on; None: on more
+    cdef dict outcomes              # routes by what was matched
+    cdef uint64_t outcomes_of       # `topology.changes` when they were found
     cdef readonly int enc
     cdef readonly Py_ssize_t limit
     cdef readonly Py_ssize_t bytes_limit
@@ -59,6 +63,7 @@ cdef class RouteTable:
     cdef void* memo_route
     cdef Route lookup(self, const uint8_t* key, Py_ssize_t n)
     cdef Route find(self, const uint8_t* key, Py_ssize_t n)
+    cdef Route resolve(self, bytes key)
     cdef Entry* slot(self, uint64_t hash, const uint8_t* key, Py_ssize_t n) noexcept
     cdef uint64_t version_of(self, Route route, const uint8_t* key, Py_ssize_t n) noexcept
     cdef void forget(self) noexcept

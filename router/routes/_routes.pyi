@@ -5,6 +5,7 @@ See `_routes.pyx` for how a table stays right while bindings come and go. Kernel
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from penstock.log_core.batch._appender import Target
 from penstock.router.exchanges.recent_history import Recent
@@ -94,10 +95,15 @@ class RouteTable:
         resolve: Callable[[bytes], Route],
         limit: int = 200_000,
         bytes_limit: int = 32 << 20,
+        matcher: Callable[[], Callable[[bytes], list[Any]] | None] | None = None,
     ) -> None:
         """`resolve(key)` answers the route of a key block in the encoding `enc` (1 AMQP 0-9-1, 2 MQTT 5).
 
         It must not raise for what a peer can send: a refusal is a `Route` with `error`.
+
+        `matcher()` is asked after each change of the topology. It answers what finds the objects by which
+        alone the route of a key is decided in the exchange that keys come to; None: something else decides,
+        too. Keys for which it finds the same share a route, as long as that leads to no other exchange.
         """
 
     def route(self, key: bytes) -> Route:

@@ -17,7 +17,8 @@ for `.` so that a slashed filter and a dotted key meet in the same cell; two dif
 needless resolve. `Topology.changes` rises with any counter: while it stands still nothing is summed at all.
 
 The table is open addressing (linear probing, at most half full) over copies of the keys, plus a memo of the last
-answer: the next message of the same publisher usually has the same key. When half full it forgets the keys whose
+answer: the next message of the same publisher usually has the same key. Keys that the same filters match may have the
+same route: then a new key costs a match and no Python, until something changes. When half full it forgets the keys whose
 routes have changed, before it grows; at its bounds those not used since the last time, at least half of them. The hash is seeded per process, so peers cannot choose collisions.
 
 Owns: the key copies and the references to the routes. Knows nothing of exchanges or protocols beyond the
@@ -64,6 +65,7 @@ cdef extern from *:
 cdef enum:
     ENC_AMQP091 = 1
     DEPTHS = 3
+    OUTCOMES_MAX = 4096         # sets of filters whose route a table remembers
 
 cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little")
 cdef uint64_t FNV_PRIME = 0x100000001B3ULL
@@ -180,12 +182,14 @@ cdef class Scope:
 
 cdef class RouteTable:
     def __cinit__(self, Topology topology not None, int enc, object resolve not None,
-                  Py_ssize_t limit=200_000, Py_ssize_t bytes_limit=32 << 20):
+                  Py_ssize_t limit=200_000, Py_ssize_t bytes_limit=32 << 20, object matcher=None):
         if limit < 2 or bytes_limit < 0:
             raise ValueError("limit is at least 2, bytes_limit at least 0")
         self.topology = topology
         self.enc = enc
         self.resolver = resolve
+        self.matcher = matcher
+        self.outcomes = {}
         self.limit = limit
         self.bytes_limit = bytes_limit
         self.mask = 63
@@ -230,7 +234,7 @@ cdef class RouteTable:
             # through a scanner's callback, this table: nothing found before it is used after it.
             self.memo_size = -1
             self.misses += 1
-            route = self.resolver(PyBytes_FromStringAndSize(<const char*> key, n))
+            route = self.resolve(PyBytes_FromStringAndSize(<const char*> key, n))
             if route is None:
                 raise TypeError("the resolver answered no route")
             if n + 64 > self.bytes_limit:
@@ -262,6 +266,30 @@ cdef class RouteTable:
         self.memo_size = n
         self.memo_changes = entry.checked
         self.memo_route = entry.route
+        return route
+
+    cdef Route resolve(self, bytes key):
+        """The route of a new key: as of another one that the same filters match, if nothing else decides."""
+        cdef Route route
+        cdef uint64_t changes = self.topology.changes
+        if self.matcher is None:
+            return self.resolver(key)
+        if self.outcomes_of != changes:
+            self.outcomes_of = changes
+            self.outcomes.clear()
+            self.match = self.matcher()
+        if self.match is None:
+            return self.resolver(key)
+        matched = tuple(self.match(key))
+        route = self.outcomes.get(matched)
+        if route is None:
+            route = self.resolver(key)
+            # One scope: it passed no other exchange, where the key might decide anew.
+            if (route is not None and route.error is None and not route.per_message and len(route.scopes) == 1
+                    and changes == self.topology.changes):
+                if len(self.outcomes) >= OUTCOMES_MAX:
+                    self.outcomes.clear()
+                self.outcomes[matched] = route
         return route
 
     cdef Entry* slot(self, uint64_t hash, const uint8_t* key, Py_ssize_t n) noexcept:

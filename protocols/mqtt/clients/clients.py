@@ -46,8 +46,8 @@ from penstock.subscriptions.fault_isolation import guarded
 if TYPE_CHECKING:
     from penstock.protocols.mqtt.codec.packets import Will
     from penstock.protocols.mqtt.options import MqttOptions
-    from penstock.router.authorization.grants import Grants
     from penstock.protocols.mqtt.publishing.sys_topics import SysTopics
+    from penstock.router.authorization.grants import Grants
     from penstock.router.broker import Broker
     from penstock.router.policies.policies import Policy
     from penstock.router.vhost.vhost import Vhost

@@ -128,7 +128,7 @@ class Gaps:
 
 @dataclass
 class System:
-    """What is measured: its nodes' ports, and how it is hurt."""
+    """A system that is measured: its nodes' ports, and the faults it gets."""
 
     ports: list[int]
     quorum: bool

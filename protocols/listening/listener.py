@@ -75,7 +75,7 @@ def listening_socket(
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6 and not host:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            # Whatever is accepted has these options of its listening socket.
+            # Accepted sockets have these options of its listening socket.
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             listening.bind(address)
             do_not_pace(listening)
@@ -134,7 +134,7 @@ class Listener:
         self.port: Final[int] = port
         everywhere = self._path is not None or host in ("", "0.0.0.0", "::")
         self._reached_at: Final[tuple[str, int] | None] = None if everywhere else (host, port)
-        """What every peer connects to; None: not all of them to the same."""
+        """The address that every peer connects to; None: not all to the same."""
         self._factory = factory
         self._context = context
         self._loop = context.loop

@@ -216,7 +216,7 @@ class Speaker(Generic[S]):
         if self.session.state is self._header:
             empty(self.session, self)
         else:
-            # Whoever waited for the log may still call the session: nothing happens then.
+            # A callback of the log may still call the session: nothing happens then.
             del self.session
 
 

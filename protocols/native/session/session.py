@@ -509,7 +509,7 @@ class Session:
         self.codec.halted = True
 
     def let_go(self) -> None:
-        """Break the cycles. Whoever waited for the log finds the session ended, and does nothing."""
+        """Break the cycles. A callback of the log finds the session ended, and does nothing."""
         self.codec.let_go()
         del self.producing, self.preparing, self.consuming, self.pulling, self.raw, self.opening
 

@@ -1,4 +1,8 @@
-"""AMQP 1.0 beside Debian's RabbitMQ 3.10 with its plug-in: python -m bench.amqp10 [--seconds S] [--size N]
+"""AMQP 1.0 beside Debian's RabbitMQ 3.10 with its plug-in: python -m bench.amqp10
+
+    --seconds S     of each measurement
+    --size N        bytes of a message's body
+    --frames N      in which a message is sent
 
 One publisher and one consumer on one durable queue, durable messages, settled or not. Clients are bare
 sockets that count frames, so the broker is what is busy. The figure is the CPU time of the broker for each
@@ -13,6 +17,7 @@ import socket
 import tempfile
 import time
 from ctypes import c_int64
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,9 +120,13 @@ class Peer:
 class Frames:
     """Transfers, made once: their ids, which are their tags, too, are all that differs between messages."""
 
-    def __init__(self, *, settled: bool, size: int) -> None:
+    def __init__(self, *, settled: bool, size: int, frames: int) -> None:
         payload = s.encode_section(s.HEADER, [True]) + s.encode_section(s.DATA, bytes(size))
-        frame = encode_transfer(0, 0, 2**32 - 1, settled, False, payload)
+        cuts = [len(payload) * i // frames for i in range(frames + 1)]
+        parts = [payload[low:high] for low, high in pairwise(cuts)]
+        frame = encode_transfer(0, 0, 2**32 - 1, settled, frames > 1, parts[0])
+        for at, part in enumerate(parts[1:], 2):
+            frame += encode_transfer(0, 0, None, settled, at < frames, part)
         self._size = len(frame)
         self._frames = memoryview(bytearray(frame * _AT_ONCE))
         at = frame.index(b"\xff\xff\xff\xff")
@@ -131,16 +140,16 @@ class Frames:
         return frames[: count * self._size]
 
 
-def publish(port: int, address: str, settled: bool, size: int, counts: Any) -> None:
+def publish(port: int, address: str, settled: bool, size: int, frames: int, counts: Any) -> None:
     """Send until the process is ended."""
     peer = Peer(port, Target(address), settled=settled)
-    frames = Frames(settled=settled, size=size)
+    made = Frames(settled=settled, size=size, frames=frames)
     credit = outstanding = sent = 0
     while True:
         room = credit if settled else min(credit, _WINDOW - outstanding)
         if room > 0:
             n = min(room, _AT_ONCE)
-            peer.socket.sendall(frames.numbered(sent, n))
+            peer.socket.sendall(made.numbered(sent, n))
             sent, credit, outstanding = sent + n, credit - n, outstanding + n
             counts[0] = sent
             continue
@@ -170,7 +179,9 @@ def consume(port: int, address: str, settled: bool, counts: Any) -> None:
         peer.more()
 
 
-def measure(broker: Broker, address: str, *, settled: bool, size: int, seconds: float) -> tuple[float, float]:
+def measure(
+    broker: Broker, address: str, *, settled: bool, size: int, frames: int, seconds: float
+) -> tuple[float, float]:
     """Messages per second, and the broker's CPU in microseconds for each."""
     name = f"bench-{settled}-{size}"
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.amqp_port)) as connection:
@@ -179,7 +190,7 @@ def measure(broker: Broker, address: str, *, settled: bool, size: int, seconds: 
     place = broker.amqp_port, address.format(name), settled
     roles = [
         _fork.Process(target=consume, args=(*place, counts), daemon=True),
-        _fork.Process(target=publish, args=(*place, size, counts), daemon=True),
+        _fork.Process(target=publish, args=(*place, size, frames, counts), daemon=True),
     ]
     for role in roles:
         role.start()
@@ -208,6 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.amqp10", description=__doc__)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--frames", type=int, default=1)
     parser.add_argument("--only", choices=("penstock", "rabbitmq"))
     options = parser.parse_args()
     cpu: dict[tuple[str, bool], float] = {}
@@ -223,7 +235,12 @@ def main() -> None:
                 wait_until_idle(broker.pid)
                 for settled in (False, True):
                     rate, used = measure(
-                        broker, address, settled=settled, size=options.size, seconds=options.seconds
+                        broker,
+                        address,
+                        settled=settled,
+                        size=options.size,
+                        frames=options.frames,
+                        seconds=options.seconds,
                     )
                     word = "settled" if settled else "unsettled"
                     if rate < COMPARABLE:

@@ -7,6 +7,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock.log_core.batch._batch import Record
+from penstock.protocols.amqp.messages.dead_letters import rewrite
 from penstock.protocols.amqp10.codec.encoding import encode
 from penstock.protocols.amqp10.codec.errors import Amqp10Error
 from penstock.protocols.amqp10.codec.values import Byte, Symbol
@@ -16,7 +18,8 @@ from penstock.protocols.amqp10.messages._storing import stored
 from penstock.protocols.amqp10.messages.translate import amqp10_from_stored, stored_from_amqp10
 from penstock.protocols.properties import _tables as t
 from penstock.protocols.properties.properties import encode_properties
-from penstock.router.names import join_key_block
+from penstock.router.names import ENC_AMQP091, join_key_block, split_key_block
+from penstock.router.queues.dead_letters import Death
 from tests.support.amqp10_messages import GOOD_HEADER, ID, SCALAR, TEXT, damaged, messages
 
 
@@ -74,8 +77,19 @@ _FIELD: st.SearchStrategy[Any] = st.one_of(
     TEXT,
     st.just("\udcff"),
     st.binary(max_size=4).map(t.ByteArray),
-    st.just([1, 2]),
-    st.just({"a": 1}),
+    st.sampled_from(([1, 2], [], [[1], "a"], [[[[[1]]]]], list(range(70)))),
+    st.sampled_from(({"a": 1}, {}, {"a": {"b": [None]}}, {"\udcff": 1})),
+    st.just(
+        [
+            {
+                "reason": "expired",
+                "queue": "q",
+                "count": t.Long(3),
+                "time": t.Timestamp(5),
+                "routing-keys": ["a"],
+            }
+        ]
+    ),
 )
 _NAMES = TEXT | st.sampled_from(
     ("x-a", "x-death", "CC", "x-exchange", "x-stream-offset", "x-é", "x-basic-type")
@@ -144,6 +158,26 @@ def test_a_block_that_is_none_is_left_to_python(
     found = delivered(key, block, body, sections=sections, **told)
     if found is not None:
         _the_same_payload(found, amqp10_from_stored(key, block, body, sections=sections, **told))
+
+
+_DEATH = Death("q", "rejected", 1_700_000_000, None)
+
+
+@given(_KEYS.filter(lambda key: split_key_block(key) is not None), messages(), st.integers(1, 3))
+def test_a_dead_letter_is_delivered_as_python_delivers_it(key: bytes, payload: bytes, deaths: int) -> None:
+    try:
+        kept = stored_from_amqp10(payload)
+    except Amqp10Error:
+        return
+    props = kept.block
+    for _ in range(deaths):
+        record = Record(1, key, props, kept.body, (), 0, 0, ENC_AMQP091, 0, 0, 0)
+        props = rewrite(record, _DEATH).props
+    told: dict[str, Any] = {"sections": kept.has_sections}
+    found = delivered(key, props, kept.body, **told)
+    before = delivered(key, kept.block, kept.body, ttl_ms=kept.ttl_ms, **told)
+    assert (found is None) == (before is None)
+    _the_same_payload(found, amqp10_from_stored(key, props, kept.body, **told))
 
 
 @given(_KEYS, messages(), _TELLS)

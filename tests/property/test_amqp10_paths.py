@@ -24,7 +24,6 @@ from penstock.protocols.amqp10.codec.performatives import (
     Released,
     Source,
     Target,
-    Transfer,
     encode_composite,
 )
 from penstock.protocols.amqp10.codec.values import UByte, UInt
@@ -76,7 +75,7 @@ _HANDLE = st.sampled_from((0, 0, 0, 0, 1, 2, 3, 4, 5, 9, 300))
 
 @st.composite
 def _transfers(draw: st.DrawFn) -> list[bytes]:
-    """A message in a frame, or in two."""
+    """A message in a frame, or in up to three."""
     handle = draw(_HANDLE)
     number = draw(st.none() | _NUMBER | st.just(b"\x70\x00\x00\x00\x07"))
     tag = draw(st.none() | st.binary(max_size=4).map(_binary))
@@ -84,16 +83,21 @@ def _transfers(draw: st.DrawFn) -> list[bytes]:
     payload = draw(messages() | messages() | damaged())
     long = draw(st.booleans())
     how = draw(st.integers(0, 9))
-    if how == 0:
-        at = draw(st.integers(0, len(payload)))
-        last = Transfer(handle, aborted=draw(st.booleans()))
+    if how in (0, 5, 6):
+        cuts = sorted(draw(st.lists(st.integers(0, len(payload)), min_size=1, max_size=2)))
+        parts = [payload[low:high] for low, high in zip([0, *cuts], [*cuts, len(payload)], strict=True)]
+        state = draw(st.sampled_from((None, None, None, None, encode_composite(Accepted()))))
+        begun = [*fields, True, None, state]
+        if state is None:
+            begun = begun[: draw(st.sampled_from((6, 7, 8)))]
+        ended = [UInt(handle), None, None, None, draw(_BOOL), draw(st.sampled_from((None, False)))]
+        if draw(st.integers(0, 4)) == 0:
+            ended += [None, None, None, draw(st.booleans())]
+        middle = [UInt(handle), draw(st.none() | _NUMBER), None, None, draw(_BOOL), True]
         return [
-            _frame(0x14, [*fields, True], payload[:at], long=long),
-            _frame(
-                0x14,
-                [UInt(handle), None, None, None, None, None, None, None, None, last.aborted],
-                payload[at:],
-            ),
+            _frame(0x14, begun, parts[0], long=long),
+            *(_frame(0x14, middle, part) for part in parts[1:-1]),
+            _frame(0x14, draw(st.sampled_from((ended, ended[:5], ended[:1]))), parts[-1]),
         ]
     if how == 1:
         fields += [

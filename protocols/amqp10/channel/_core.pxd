@@ -95,12 +95,17 @@ cdef class IncomingCore:
     cdef readonly uint32_t handle
     cdef public int64_t credit, most, pending
     cdef public uint32_t delivery_count
-    cdef public bint gathering          # a message is not whole yet
+    cdef public bint gathering          # a message is not whole yet: of it,
+    cdef public bytearray gathered      # the parts that came; they count in ConnectionCore.gathered, too
+    cdef public uint32_t first_id       # the number
+    cdef public bint first_settled      # whether its first transfer said that it is settled
+    cdef public object first_state      # the state of its first transfer
     cdef public bytes key               # the key block of all messages; None: each has its own
     cdef public dict places             # key blocks of addresses that messages named, when each has its own
     cdef public bint to_topic           # nobody has to listen: what goes nowhere is accepted, too
 
     cdef int used(self) except -1
+    cdef int drop_gathered(self) except -1
     cpdef give_credit(self)
 
 

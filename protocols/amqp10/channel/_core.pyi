@@ -120,6 +120,14 @@ class IncomingCore:
     delivery_count: int
     gathering: bool
     """A message is not whole yet."""
+    gathered: bytearray
+    """The parts of it that came; they count in `ConnectionCore.gathered`, too."""
+    first_id: int
+    """Its number."""
+    first_settled: bool
+    """Its first transfer said that it is settled."""
+    first_state: Any
+    """The state of its first transfer."""
     key: bytes | None
     """The key block of all messages, which a kernel may publish; None: each has its own, or is looked at."""
     places: dict[bytes, bytes] | None
@@ -130,6 +138,9 @@ class IncomingCore:
     def __init__(self, channel: ChannelCore, handle: int, most: int) -> None: ...
     def give_credit(self) -> None:
         """Let the peer send as much as there is room for."""
+
+    def drop_parts(self) -> None:
+        """Forget the parts: they are a whole message, or never become one."""
 
     def credit_used(self) -> None:
         """Credit or room changed."""

@@ -13,6 +13,7 @@ Outcomes for the peer are kept in ranges. A range grows while deliveries of one 
 it waits for the last of them. It does not grow over several reads, or a busy sender would never hear of any.
 """
 
+from cpython.bytearray cimport PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
@@ -422,6 +423,7 @@ cdef class IncomingCore:
 
     def __init__(self, ChannelCore channel not None, uint32_t handle, int64_t most):
         self.handle = handle
+        self.gathered = bytearray()
         self.most = most
 
     cpdef give_credit(self):
@@ -438,6 +440,16 @@ cdef class IncomingCore:
 
     def credit_used(self):
         self.used()
+
+    cdef int drop_gathered(self) except -1:
+        self.channel.connection.gathered -= <uint64_t>PyByteArray_GET_SIZE(self.gathered)
+        self.gathered = bytearray()
+        self.gathering = False
+        self.first_state = None
+        return 0
+
+    def drop_parts(self):
+        self.drop_gathered()
 
 
 cdef class OutgoingCore(DirectConsumer):

@@ -29,9 +29,6 @@ class IncomingLink(IncomingCore):
         super().__init__(channel, attach.handle, most)
         self.name = attach.name
         self._message_max = message_max
-        self._gathered = bytearray()
-        """The parts of a message that is not whole; they count in `Session.gathered`, too."""
-        self._first: Transfer | None = None
         self.delivery_count = attach.initial_delivery_count or 0
         self.answer = Attach(
             attach.name,
@@ -57,7 +54,7 @@ class IncomingLink(IncomingCore):
 
     def flow(self, flow: Flow) -> None:
         """The sender says how much it has."""
-        if flow.delivery_count is not None and self._first is None:
+        if flow.delivery_count is not None and not self.gathering:
             self.delivery_count = flow.delivery_count
         if flow.echo:
             self.give_credit()
@@ -67,33 +64,33 @@ class IncomingLink(IncomingCore):
         try:
             self._part(transfer, payload)
         except LinkError as error:
-            self.refused(error, (self._first or transfer).state)
+            self.refused(error, self.first_state if self.gathering else transfer.state)
             raise
 
     def refused(self, error: PenstockError, state: Any) -> None:
         """A message that was sent with this state is refused."""
 
     def _part(self, transfer: Transfer, payload: bytes) -> None:
-        if self._first is None:
+        if not self.gathering:
             if transfer.delivery_id is None:
                 raise LinkError("amqp:invalid-field", "the first transfer of a message has a delivery-id")
             if self.credit <= 0:
                 raise LinkError(
                     "amqp:link:transfer-limit-exceeded", f"more than {self.most} messages at once"
                 )
-            self._first = transfer
+            self.first_id, self.first_settled = transfer.delivery_id, bool(transfer.settled)
+            self.first_state = transfer.state
             self.gathering = True
         self._gather(payload)
         if transfer.more and not transfer.aborted:
             return
-        first, whole = self._first, bytes(self._gathered)
-        self._drop()
-        settled = bool(first.settled or transfer.settled)
+        whole, state = bytes(self.gathered), self.first_state
+        self.drop_parts()
+        settled = self.first_settled or bool(transfer.settled)
         self.delivery_count = (self.delivery_count + 1) & 0xFFFFFFFF
         self.credit -= 1
-        assert first.delivery_id is not None
         if not transfer.aborted:
-            self._take(first.delivery_id, settled, whole, first.state)
+            self._take(self.first_id, settled, whole, state)
         self.credit_used()
 
     def _take(self, delivery_id: int, settled: bool, payload: bytes, state: Any) -> None:
@@ -109,7 +106,7 @@ class IncomingLink(IncomingCore):
     def _gather(self, payload: bytes) -> None:
         """Keep a part of a message, within what a connection may have of messages that are not whole."""
         session = self.channel.session
-        if len(self._gathered) + len(payload) > self._message_max:
+        if len(self.gathered) + len(payload) > self._message_max:
             raise LinkError(
                 "amqp:link:message-size-exceeded", f"a message of more than {self._message_max} bytes"
             )
@@ -121,14 +118,8 @@ class IncomingLink(IncomingCore):
                 "send one after the other",
             )
         session.gathered += len(payload)
-        self._gathered += payload
-
-    def _drop(self) -> None:
-        """Forget the parts: they are a whole message, or never become one."""
-        self.channel.session.gathered -= len(self._gathered)
-        self._first, self._gathered = None, bytearray()
-        self.gathering = False
+        self.gathered += payload
 
     def detached(self) -> None:
         """The link is over."""
-        self._drop()
+        self.drop_parts()

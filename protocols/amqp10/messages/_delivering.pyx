@@ -1,8 +1,8 @@
 """`translate.amqp10_from_stored` for ordinary records: from the record's bytes to the sections, no object between.
 
-Ordinary are the properties that 0-9-1 and 1.0 have in common, headers that are no table and no list, and the sections
-that `_storing.pyx` kept. Those go out as they are; of the annotations only the broker's own are added. `deliverable` says False
-for everything else, such as headers of dead letters. Its sections have the values that the Python function gives:
+Ordinary are the properties that 0-9-1 and 1.0 have in common, headers of up to `NESTED_MAX` levels, such as those of dead
+letters, and the sections that `_storing.pyx` kept. Those go out as they are; of the annotations only the broker's own are
+added. `deliverable` says False for everything else. Its sections have the values that the Python function gives:
 tests/property/test_amqp10_kernels.py compares them.
 """
 
@@ -13,7 +13,7 @@ from penstock.protocols.amqp10.codec._simple cimport (
     Buffer, Compound, Simple, clear, extent, is_ascii, is_binary, is_symbol, is_text, is_utf8, put, put_byte, put_compound, put_sized,
     put_u32, put_u64, read_compound, read_simple, reserve, write_uint,
 )
-from penstock.protocols.properties._tables cimport load16, load32, load64, table_size
+from penstock.protocols.properties._tables cimport load16, load32, load64, store32, table_size
 
 cdef enum:
     ANNOTATIONS = 0x72
@@ -23,6 +23,7 @@ cdef enum:
     VALUE = 0x77
     FOOTER = 0x78
     ENTRIES_MAX = 64
+    NESTED_MAX = 4
     # properties of 0-9-1, by their bit
     CONTENT_TYPE = 15
     CONTENT_ENCODING = 14
@@ -87,8 +88,7 @@ cdef bint deliverable(const uint8_t* key, Py_ssize_t key_size, const uint8_t* pr
     if whole.p != NULL:
         if not read_kept(whole.p, whole.size, &kept, told):
             return False
-        annotations.size = 0
-        annotation_count = kept.annotation_count
+        annotation_count += kept.annotation_count       # the broker's own stand in `annotations`
     if not put_header(found, told):
         return False
     if whole.p == NULL:
@@ -104,6 +104,11 @@ cdef bint deliverable(const uint8_t* key, Py_ssize_t key_size, const uint8_t* pr
             put(&head, b"\x00\x53\x74", 3)
             put_compound(&head, 0xC1, application_count, application.p, application.size)
     else:
+        if annotations.size:
+            put(&fields, kept.annotations.p, kept.annotations.size)
+            put(&fields, annotations.p, annotations.size)
+            kept.annotations.p = fields.p
+            kept.annotations.size = fields.size
         if not put_annotations(kept.annotations.p, kept.annotations.size, key, key_size, told):
             return False
         if kept.properties.p != NULL:
@@ -221,27 +226,25 @@ cdef bint read_headers(const Span* table, bint sections, const Told* told, Span*
         names[count].p = name
         names[count].size = n
         count += 1
-        if sections:
-            if is_own(name, n):
-                return False
-            i = field_size(p)
+        is_annotation = begins(name, n, b"x-", 2)
+        if not is_own(name, n) if sections else (not is_annotation and is_nested(p)):
+            i = field_size(p)           # it stands in the sections, or 1.0 has no words for it
             if i < 0:
                 return False
             p += i
             continue
-        is_annotation = begins(name, n, b"x-", 2)
         if is_given(name, n, told) or (n == 2 and memcmp(name, b"CC", 2) == 0) or (n == 3 and memcmp(name, b"BCC", 3) == 0):
             return False
         if is_annotation:
             if begins(name, n, b"x-basic-", 8) or not is_ascii(name, n):
                 return False
             put_sized(&annotations, 0xA3, name, n)
-            i = put_value(&annotations, p)
+            i = put_value(&annotations, p, 0)
         else:
             if not is_utf8(name, n):
                 return False
             put_sized(&application, 0xA1, name, n)
-            i = put_value(&application, p)
+            i = put_value(&application, p, 0)
         if i < 0:
             return False
         count_entry(is_annotation)
@@ -258,9 +261,9 @@ cdef void count_entry(bint is_annotation) noexcept:
 
 
 cdef Py_ssize_t field_size(const uint8_t* p) noexcept:
-    """Bytes of a field of a well-formed table, its letter included; -1: a table, a list, or an odd one."""
+    """Bytes of a field of a well-formed table, its letter included; -1: an odd one."""
     cdef uint8_t kind = p[0]
-    if kind == c'S' or kind == c'x':
+    if kind == c'S' or kind == c'x' or is_nested(p):
         return 5 + <Py_ssize_t>load32(p + 1)
     if kind == c't' or kind == c'b' or kind == c'B':
         return 2
@@ -275,7 +278,50 @@ cdef Py_ssize_t field_size(const uint8_t* p) noexcept:
     return -1
 
 
-cdef Py_ssize_t put_value(Buffer* to, const uint8_t* p) except -2:
+cdef inline bint is_nested(const uint8_t* p) noexcept:
+    """Whether a field is a list or a table."""
+    return p[0] == c'A' or p[0] == c'F'
+
+
+cdef Py_ssize_t put_nested(Buffer* to, const uint8_t* p, int depth) except -2:
+    """A list or a table as a list or a map; as `put_value`."""
+    cdef Span names[ENTRIES_MAX]
+    cdef bint is_table = p[0] == c'F'
+    cdef const uint8_t* end = p + field_size(p)
+    cdef const uint8_t* start = p
+    cdef Py_ssize_t at = to.size, n, i
+    cdef uint32_t count = 0
+    if depth == NESTED_MAX:
+        return -1
+    put_byte(to, 0xD1 if is_table else 0xD0)
+    put_u32(to, 0)
+    put_u32(to, 0)
+    p += 5
+    while p < end:
+        if count == ENTRIES_MAX:
+            return -1
+        if is_table:
+            n = p[0]
+            names[count].p = p + 1
+            names[count].size = n
+            for i in range(count):
+                if names[i].size == n and memcmp(names[i].p, p + 1, n) == 0:
+                    return -1
+            if not is_utf8(p + 1, n):
+                return -1
+            put_sized(to, 0xA1, p + 1, n)
+            p += 1 + n
+        n = put_value(to, p, depth + 1)
+        if n < 0:
+            return -1
+        p += n
+        count += 1
+    store32(to.p + at + 1, <uint32_t>(to.size - at - 5))
+    store32(to.p + at + 5, 2 * count if is_table else count)
+    return end - start
+
+
+cdef Py_ssize_t put_value(Buffer* to, const uint8_t* p, int depth) except -2:
     """A field of a table as a value: `tables.from_field`. Bytes of the field; -1: it is no ordinary one."""
     cdef uint8_t kind = p[0]
     cdef Py_ssize_t size = field_size(p)
@@ -286,6 +332,8 @@ cdef Py_ssize_t put_value(Buffer* to, const uint8_t* p) except -2:
     cdef uint8_t* out
     if size < 0:
         return -1
+    if is_nested(p):
+        return put_nested(to, p, depth)
     p += 1
     if kind == c'S':
         if not is_utf8(p + 4, size - 5):

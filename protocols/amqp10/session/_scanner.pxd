@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
 from penstock.log_core.batch._appender cimport Appender
-from penstock.protocols.amqp10.channel._core cimport ChannelCore, ConnectionCore
+from penstock.protocols.amqp10.channel._core cimport ChannelCore, ConnectionCore, IncomingCore
 from penstock.router.routes._routes cimport RouteTable
 
 
@@ -19,5 +19,8 @@ cdef class Scanner(ConnectionCore):
     cdef Py_ssize_t scan_bytes(self, const uint8_t* p, Py_ssize_t at, Py_ssize_t size) except -1
     cdef bint frame(self, ChannelCore channel, const uint8_t* p, const uint8_t* end) except -1
     cdef bint transfer(self, ChannelCore channel, const uint8_t* p, const uint8_t* end) except -1
+    cdef bint publish(
+        self, ChannelCore channel, IncomingCore link, uint32_t delivery, bint settled, const uint8_t* p, Py_ssize_t size
+    ) except -1
     cdef bint disposition(self, ChannelCore channel, const uint8_t* p, const uint8_t* end) except -1
     cdef bint flow(self, ChannelCore channel, const uint8_t* p, const uint8_t* end) except -1

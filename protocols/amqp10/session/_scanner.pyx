@@ -3,8 +3,9 @@
 
 Taken here, frame by frame and without a Python object per message, from the bytes of the read:
 
-    transfer      a whole message in one frame, unsettled or settled, within credit and window, to a link with an address, or to
-                  one that its link saw before; `messages._storing` makes its record, which goes into the log's open batch
+    transfer      a message in one frame or in several, unsettled or settled, within credit and window, to a link with an
+                  address, or to one that its link saw before; `messages._storing` makes its record, which goes into the log's
+                  open batch. Parts are kept in the link (`gathered`), whoever takes them
     disposition   of a receiver: accepted, released, rejected or modified, for a range
     flow          the windows, and the credit of a receiver's link
 
@@ -15,11 +16,11 @@ compares the two. Lists have either form, fields any encoding of their type.
 Source: AMQP 1.0 part 2, sections 2.3, 2.6 and 2.7.
 """
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 from penstock.log_core.batch._appender cimport Appender
 from penstock.log_core.batch._batch cimport ENC_AMQP091, F_PERSISTENT, F_SECTIONS
@@ -130,18 +131,13 @@ cdef class Scanner(ConnectionCore):
     cdef bint transfer(self, ChannelCore channel, const uint8_t* p, const uint8_t* end) except -1:
         cdef Compound fields
         cdef Simple value
-        cdef Stored message
         cdef IncomingCore link
-        cdef bytes place
-        cdef Route route
+        cdef bytearray gathered
         cdef const uint8_t* q
-        cdef const uint8_t* key
-        cdef Py_ssize_t size = read_compound(p, end - p, False, &fields), key_size
+        cdef Py_ssize_t size = read_compound(p, end - p, False, &fields), whole
         cdef uint32_t i, handle = 0, delivery = 0
-        cdef bint settled = False
-        cdef uint64_t lsn
-        cdef uint16_t flags = 0
-        if size < 0 or fields.count < 2 or fields.count > 11:
+        cdef bint settled = False, known = False, more = False, taken
+        if size < 0 or fields.count < 1 or fields.count > 11:
             return False
         p += size
         q = fields.p
@@ -150,15 +146,17 @@ cdef class Scanner(ConnectionCore):
             if size < 0:
                 return False
             q += size
-            if i < 2:                           # handle, delivery-id
+            if i == 0:                          # handle
                 if not is_uint(&value):
                     return False
-                if i == 0:
-                    handle = <uint32_t>number(&value)
-                else:
-                    delivery = <uint32_t>number(&value)
+                handle = <uint32_t>number(&value)
             elif is_null(&value):
                 continue
+            elif i == 1:                        # delivery-id
+                if not is_uint(&value):
+                    return False
+                known = True
+                delivery = <uint32_t>number(&value)
             elif i == 2:                        # delivery-tag
                 if not is_binary(&value):
                     return False
@@ -175,9 +173,11 @@ cdef class Scanner(ConnectionCore):
             elif i == 6:                        # rcv-settle-mode
                 if value.code != 0x50:
                     return False
-            elif not is_false(&value):          # more, state, resume, aborted
-                return False
-            elif i == 7:
+            elif i == 5:                        # more
+                more = is_true(&value)
+                if not more and not is_false(&value):
+                    return False
+            elif i == 7 or not is_false(&value):    # state, resume, aborted
                 return False
         if q != fields.end or handle >= HANDLES:
             return False
@@ -185,11 +185,50 @@ cdef class Scanner(ConnectionCore):
         if not isinstance(found, IncomingCore):
             return False
         link = <IncomingCore>found
-        if (link.key is None and link.places is None) or link.gathering or link.credit <= 0 or channel.window <= 0:
+        if (link.key is None and link.places is None) or link.credit <= 0 or channel.window <= 0:
+            return False
+        if not (known or link.gathering) or link.first_state is not None:
             return False
         size = end - p
         if <uint64_t>size > self.message_max or self.gathered > self.message_max - <uint64_t>size:
             return False
+        if not (link.gathering or more):
+            return self.publish(channel, link, delivery, settled, p, size)
+        if not link.gathering:
+            link.gathering = True
+            link.first_id = delivery
+            link.first_settled = settled
+        gathered = link.gathered
+        whole = PyByteArray_GET_SIZE(gathered) + size
+        PyByteArray_Resize(gathered, whole)
+        memcpy(PyByteArray_AS_STRING(gathered) + whole - size, p, size)
+        self.gathered += <uint64_t>size
+        if more:
+            channel.next_incoming += 1
+            channel.window -= 1
+            channel.took_frame()
+            return True
+        taken = self.publish(
+            channel, link, link.first_id, link.first_settled or settled, <const uint8_t*>PyByteArray_AS_STRING(gathered), whole
+        )
+        if not taken:                           # Python takes this frame, too
+            PyByteArray_Resize(gathered, whole - size)
+            self.gathered -= <uint64_t>size
+            return False
+        link.drop_gathered()
+        return True
+
+    cdef bint publish(
+        self, ChannelCore channel, IncomingCore link, uint32_t delivery, bint settled, const uint8_t* p, Py_ssize_t size
+    ) except -1:
+        """Whether the whole message was published, with the transfer that ended it."""
+        cdef Stored message
+        cdef bytes place
+        cdef Route route
+        cdef const uint8_t* key
+        cdef Py_ssize_t key_size
+        cdef uint64_t lsn
+        cdef uint16_t flags = 0
         if not store(p, size, &message):
             return False
         if message.user != NULL and (

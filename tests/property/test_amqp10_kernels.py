@@ -20,7 +20,7 @@ from penstock.protocols.properties import _tables as t
 from penstock.protocols.properties.properties import encode_properties
 from penstock.router.names import ENC_AMQP091, join_key_block, split_key_block
 from penstock.router.queues.dead_letters import Death
-from tests.support.amqp10_messages import GOOD_HEADER, ID, SCALAR, TEXT, damaged, messages
+from tests.support.amqp10_messages import GOOD_HEADER, ID, NESTED, SCALAR, TEXT, damaged, messages
 
 
 def _same_as_python(payload: bytes) -> None:
@@ -141,6 +141,23 @@ def _the_same_payload(one: bytes | None, other: bytes) -> None:
     assert [raw for code, _, raw in mine if code != s.ANNOTATIONS] == [
         raw for code, _, raw in its if code != s.ANNOTATIONS
     ]
+
+
+@given(NESTED, st.booleans())
+@example([[[[]]]], False)
+@example({"a": {"b": [1]}}, True)
+def test_bodies_of_a_few_levels_are_not_left_to_python(value: Any, sequence: bool) -> None:
+    if _levels(value) > 3:
+        return
+    payload = s.encode_section(*((s.SEQUENCE, [value]) if sequence else (s.VALUE, value)))
+    found = stored(payload)
+    assert found is not None
+    assert delivered(join_key_block("", "q"), found[0], found[1]) is not None
+
+
+def _levels(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(_levels, inner), default=0)
 
 
 @given(_KEYS, _BLOCKS, st.binary(max_size=300), _TELLS)

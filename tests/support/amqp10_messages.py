@@ -85,6 +85,13 @@ GOOD_HEADER = st.tuples(
     st.none() | st.integers(0, 255).map(UByte),
     st.none() | st.sampled_from((0, 5, 2**32 - 1)).map(UInt),
 ).map(list)
+NESTED: st.SearchStrategy[Any] = st.recursive(
+    SCALAR,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(TEXT | _SYMBOL.map(Symbol), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
 _ANNOTATIONS = st.dictionaries(_SYMBOL.map(Symbol) | TEXT, _VALUE, max_size=4)
 _APPLICATION = st.dictionaries(TEXT | _SYMBOL, _VALUE, max_size=4)
 
@@ -104,9 +111,9 @@ def messages(draw: st.DrawFn) -> bytes:
             parts.append(s.encode_section(code, draw(values)))
     body = draw(st.sampled_from((s.DATA, s.DATA, s.VALUE, s.SEQUENCE, 0)))
     if body == s.VALUE:
-        parts.append(s.encode_section(s.VALUE, draw(_VALUE)))
+        parts.append(s.encode_section(s.VALUE, draw(_VALUE | NESTED)))
     elif body:
-        content = st.binary(max_size=300) if body == s.DATA else st.lists(SCALAR, max_size=3)
+        content = st.binary(max_size=300) if body == s.DATA else st.lists(NESTED, max_size=3)
         parts.extend(s.encode_section(body, draw(content)) for _ in range(draw(st.sampled_from((1, 1, 2)))))
     if draw(st.sampled_from((False, False, True))):
         parts.append(s.encode_section(s.FOOTER, draw(_ANNOTATIONS)))

@@ -29,6 +29,9 @@ cdef Py_ssize_t read_simple(const uint8_t* p, Py_ssize_t n, Simple* out) noexcep
 # The same of a list or a map; its items are not looked at.
 cdef Py_ssize_t read_compound(const uint8_t* p, Py_ssize_t n, bint is_map, Compound* out) noexcept nogil
 # Bytes of any value, constructor included, as far as its sizes tell; -1: it is cut short, or none.
+# Bytes of a value that is simple, or a list or map (whose keys are texts) of such, a few levels deep; `left`: how many values
+# there may still be.
+cdef Py_ssize_t read_value(const uint8_t* p, Py_ssize_t n, int level, int* left) noexcept nogil
 cdef Py_ssize_t extent(const uint8_t* p, Py_ssize_t n) noexcept nogil
 # Whether n bytes at p are UTF-8, as Python has it.
 cdef bint is_utf8(const uint8_t* p, Py_ssize_t n) noexcept nogil
@@ -39,6 +42,14 @@ cdef bint is_shortest(const Simple* value) noexcept nogil
 cdef int grow(Buffer* buffer, Py_ssize_t n) except -1
 # Make it empty; one that a large message left behind is given back.
 cdef void clear(Buffer* buffer) noexcept
+
+
+cdef enum:
+    VALUES_MAX = 1024               # of one section of a body
+
+
+cdef inline bint is_list(const uint8_t* p, Py_ssize_t n) noexcept nogil:
+    return n > 0 and (p[0] == 0x45 or p[0] == 0xC0 or p[0] == 0xD0)
 
 
 cdef inline bint is_null(const Simple* value) noexcept nogil:

@@ -1,6 +1,6 @@
 """Values of AMQP 1.0, read and written by kernels without a Python object.
 
-A kernel handles what messages ordinarily have: scalars, and lists and maps of them. Everything else is -1 here, and
+A kernel handles what messages ordinarily have: scalars, and lists and maps, of few levels in a body. Everything else is -1 here, and
 `_decoding.pyx` looks at it. So nothing may be found here that is an error there; the other way round costs time only.
 
 Source: AMQP 1.0 part 1, sections 1.2 and 1.6.
@@ -8,12 +8,14 @@ Source: AMQP 1.0 part 1, sections 1.2 and 1.6.
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from penstock.protocols.properties._tables cimport load32, load64
 
 cdef enum:
     KEPT_MAX = 1048576              # bytes of a buffer that stay its own
+    LEVELS_MAX = 4                  # of `read_value`
+    ENTRIES_MAX = 64                # of a map: whether a key stands twice is looked up one by one
 
 
 cdef bint is_ascii(const uint8_t* p, Py_ssize_t n) noexcept nogil:
@@ -139,6 +141,38 @@ cdef Py_ssize_t read_compound(const uint8_t* p, Py_ssize_t n, bint is_map, Compo
         return -1
     out.shortest = (width == 1) == (out.count < 256 and out.end - out.p < 255) and (is_map or out.count > 0)
     return 1 + width + size
+
+
+cdef Py_ssize_t read_value(const uint8_t* p, Py_ssize_t n, int level, int* left) noexcept nogil:
+    cdef Simple value
+    cdef Simple keys[ENTRIES_MAX]
+    cdef Compound items
+    cdef bint is_map
+    cdef uint32_t i, k
+    cdef Py_ssize_t size = read_simple(p, n, &value), whole
+    left[0] -= 1
+    if size >= 0 or left[0] < 0 or level == LEVELS_MAX:
+        return size if left[0] >= 0 else -1
+    is_map = n > 0 and p[0] & 1 and p[0] != 0x45
+    whole = read_compound(p, n, is_map, &items)
+    if whole < 0 or (is_map and items.count > 2 * ENTRIES_MAX):
+        return -1
+    p = items.p
+    for i in range(items.count):
+        if is_map and not i & 1:
+            size = read_simple(p, items.end - p, &keys[i // 2])
+            if size < 0 or not (is_text(&keys[i // 2]) or is_symbol(&keys[i // 2])):
+                return -1
+            for k in range(i // 2):
+                if keys[k].size == keys[i // 2].size and memcmp(keys[k].p, keys[i // 2].p, keys[k].size) == 0:
+                    return -1
+            left[0] -= 1
+        else:
+            size = read_value(p, items.end - p, level + 1, left)
+            if size < 0:
+                return -1
+        p += size
+    return whole if p == items.end else -1
 
 
 cdef Py_ssize_t extent(const uint8_t* p, Py_ssize_t n) noexcept nogil:

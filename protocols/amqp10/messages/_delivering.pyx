@@ -11,7 +11,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from penstock.protocols.amqp10.codec._simple cimport (
     Buffer, Compound, Simple, clear, extent, is_ascii, is_binary, is_symbol, is_text, is_utf8, put, put_byte, put_compound, put_sized,
-    put_u32, put_u64, read_compound, read_simple, reserve, write_uint,
+    put_u32, put_u64, read_compound, read_simple, read_value, reserve, write_uint, is_list, VALUES_MAX,
 )
 from penstock.protocols.properties._tables cimport load16, load32, load64, store32, table_size
 
@@ -20,6 +20,7 @@ cdef enum:
     PROPERTIES = 0x73
     APPLICATION_PROPERTIES = 0x74
     DATA = 0x75
+    SEQUENCE = 0x76
     VALUE = 0x77
     FOOTER = 0x78
     ENTRIES_MAX = 64
@@ -387,20 +388,24 @@ cdef Py_ssize_t put_value(Buffer* to, const uint8_t* p, int depth) except -2:
 
 
 cdef bint is_body(const uint8_t* p, Py_ssize_t n) noexcept:
-    """Whether it is data sections, or one of a simple value, as `_storing.pyx` takes them."""
+    """Whether it is data sections, sequences, or one value, as `_storing.pyx` takes them."""
     cdef Simple value
     cdef Py_ssize_t size
     cdef uint8_t code, last = 0
+    cdef int left
     if n == 0:
         return False
     while n:
         if n < 4 or p[0] != 0 or p[1] != 0x53:
             return False
         code = p[2]
-        if (code != DATA and code != VALUE) or (last and not (last == DATA and code == DATA)):
+        if code < DATA or code > VALUE or (last and (code != last or code == VALUE)):
             return False
-        size = read_simple(p + 3, n - 3, &value)
-        if size < 0 or (code == DATA and not is_binary(&value)):
+        left = VALUES_MAX
+        size = read_value(p + 3, n - 3, 0, &left)
+        if size < 0 or (code == SEQUENCE and not is_list(p + 3, n - 3)):
+            return False
+        if code == DATA and (read_simple(p + 3, n - 3, &value) < 0 or not is_binary(&value)):
             return False
         p += 3 + size
         n -= 3 + size

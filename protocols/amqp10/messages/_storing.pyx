@@ -1,7 +1,7 @@
 """`translate.stored_from_amqp10` for ordinary messages: from the bytes of a read to the record's bytes, no object between.
 
-Ordinary is what clients send as a rule: scalars in properties, application properties and annotations, a body of data or
-of one scalar value. `store` says False for everything else, for all that is not well-formed, and for what somebody has to
+Ordinary is what clients send as a rule: scalars in properties, application properties and annotations, a body of data, of
+sequences, or of one value, with lists and maps of a few levels. `store` says False for everything else, for all that is not well-formed, and for what somebody has to
 decide about (delays, types of 0-9-1 in annotations). For what it takes, the result is that of the Python function to
 the byte: tests/property/test_amqp10_kernels.py compares them.
 
@@ -14,7 +14,7 @@ from libc.string cimport memcmp, memcpy
 
 from penstock.protocols.amqp10.codec._simple cimport (
     Buffer, Compound, Simple, clear, is_binary, is_false, is_null, is_shortest, is_symbol, is_text, is_true, is_uint, is_utf8,
-    number, put, put_byte, put_u32, put_u64, read_compound, read_simple, reserve,
+    is_list, number, put, put_byte, put_u32, put_u64, read_compound, read_simple, read_value, reserve, VALUES_MAX,
 )
 from penstock.protocols.properties._tables cimport load32, store16
 
@@ -25,6 +25,7 @@ cdef enum:
     PROPERTIES = 0x73
     APPLICATION_PROPERTIES = 0x74
     DATA = 0x75
+    SEQUENCE = 0x76
     VALUE = 0x77
     FOOTER = 0x78
     # of the properties section
@@ -87,6 +88,7 @@ cdef bint store(const uint8_t* p, Py_ssize_t n, Stored* out) except -1:
     cdef const uint8_t* whole_body = p
     cdef Simple simple
     cdef bint is_value = False
+    cdef int left
     parts.durable = parts.has_priority = parts.has_ttl = parts.has_created = parts.unknown = parts.maybe_topic = False
     parts.same = True
     for i in range(FIELDS):
@@ -100,7 +102,7 @@ cdef bint store(const uint8_t* p, Py_ssize_t n, Stored* out) except -1:
         code = p[at + 2]
         if code < HEADER or code > FOOTER:
             return False
-        if code <= last and not (code == DATA and last == DATA):
+        if code <= last and not (code == last and (code == DATA or code == SEQUENCE)):
             return False
         if DATA <= last <= VALUE and code != FOOTER and code != last:
             return False
@@ -122,9 +124,12 @@ cdef bint store(const uint8_t* p, Py_ssize_t n, Stored* out) except -1:
                 return False
             out.body = simple.p
             out.body_size = simple.size
-        elif code == VALUE:
+        elif code == VALUE or code == SEQUENCE:
             is_value = True
-            size = read_simple(value, size, &simple)
+            left = VALUES_MAX
+            if code == SEQUENCE and not is_list(value, size):
+                return False
+            size = read_value(value, size, 0, &left)
         elif code == FOOTER:
             size = read_map(value, size)
             parts.same = False

@@ -16,7 +16,7 @@ from socket import MSG_DONTWAIT
 
 from bench.cpu import cpu_seconds, resident_bytes
 from bench.kafka import HEAP, jars
-from bench.load_amqp import Client, confirmed, message
+from bench.load_amqp import UNBLOCKED, Client, confirmed, message
 from bench.report import machine
 from penstock.config import Config
 from tests.support.cluster import Node, make_nodes, start_brokers, wait_for_owner
@@ -26,7 +26,7 @@ SIZE = 64 * 1024
 
 def fill(node: Node, nbytes: int) -> None:
     """Publish durable messages with confirms until they have so many bytes."""
-    client = Client(node.amqp_port, capabilities=("publisher_confirms",))  # of no block is it told
+    client = Client(node.amqp_port, capabilities=UNBLOCKED)
     client.socket.settimeout(None)  # with one, MSG_DONTWAIT would wait, too
     client.declare("q", durable=True)
     client.call(85, 10, b"\0", 11)

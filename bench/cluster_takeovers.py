@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.kafka import HEAP, VERSION, jars
-from bench.load_amqp import CONFIRM_BYTES, Client, confirmed, message
+from bench.load_amqp import CONFIRM_BYTES, UNBLOCKED, Client, confirmed, message
 from bench.report import machine
 from tests.cluster import faults
 from tests.support.brokers import BrokerFailed, RabbitMQ
@@ -78,7 +78,7 @@ class Publisher(threading.Thread):
             time.sleep(EACH_S)
 
     def _publish(self, port: int) -> None:
-        client = Client(port, timeout_s=SILENT_S, capabilities=("publisher_confirms",))
+        client = Client(port, timeout_s=SILENT_S, capabilities=UNBLOCKED)
         try:
             client.declare(QUEUE, durable=True, quorum=self._quorum)
             client.call(85, 10, b"\0", 11)

@@ -212,12 +212,13 @@ class Kafka(Broker):
         return self.folder / "requests.log"
 
     def requests(self, api: str) -> Iterator[dict[str, float]]:
-        """The times in ms of all requests of one kind (PRODUCE, FETCH), in order."""
+        """The times in ms of all requests of one kind (PRODUCE, FETCH), in order, and their `acks`."""
         with self._requests.open() as lines:
             for line in lines:
                 told = json.loads(line[line.index("{") :])
                 if told["requestHeader"]["requestApiKeyName"] == api:
-                    yield {name: told[name] for name in told if name.endswith("TimeMs")}
+                    times = {name: told[name] for name in told if name.endswith("TimeMs")}
+                    yield {**times, "acks": told["request"].get("acks", 0)}
 
     def serving(self) -> bool:
         return "Kafka Server started" in self.log_text() and can_connect(self.port)

@@ -25,7 +25,9 @@ from bench.load import CHUNK_BYTES, Board, Load, connect, hold, latencies_ns, pa
 CONFIRM_BYTES = 21
 _TAG_LENGTH_AT = 11
 
-_CAPABILITIES = ("publisher_confirms", "basic.nack", "consumer_cancel_notify", "connection.blocked")
+UNBLOCKED = ("publisher_confirms", "basic.nack", "consumer_cancel_notify")
+"""Capabilities of a publisher that counts confirms by their size, and is not to be told of a block."""
+_CAPABILITIES = (*UNBLOCKED, "connection.blocked")
 
 
 def short_string(text: str) -> bytes:
@@ -167,7 +169,7 @@ def prepared(load: Load, port: int) -> Iterator[list[str]]:
 
 def publish(load: Load, port: int, name: str, board: Board, i: int) -> None:
     """Publish to queue `name` until told to stop, within the confirm window if the load asks for confirms."""
-    client = Client(port, vhost=load.vhost)
+    client = Client(port, vhost=load.vhost, capabilities=UNBLOCKED)
     s = client.socket
     if load.confirm:
         client.call(85, 10, b"\0", 11)

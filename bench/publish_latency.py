@@ -32,7 +32,7 @@ from statistics import median, quantiles
 from urllib.request import urlopen
 
 from bench.cpu import cpu_seconds
-from bench.load_amqp import CONFIRM_BYTES, Client, frame, message, method, short_string
+from bench.load_amqp import CONFIRM_BYTES, UNBLOCKED, Client, frame, message, method, short_string
 from tests.support.brokers import Gateway
 
 EACH_S = 0.005
@@ -66,7 +66,7 @@ def probe(
     client.declare("probe", durable=True, quorum=quorum)
     client.call(60, 20, b"\0\0" + short_string("probe") + short_string("t") + b"\2" + b"\0\0\0\0", 21)
     client.close()
-    client = Client(port)
+    client = Client(port, capabilities=UNBLOCKED)
     client.declare("probe", durable=True, quorum=quorum)
     client.call(85, 10, b"\0", 11)
     client.socket.setblocking(False)

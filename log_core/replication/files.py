@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,7 @@ from penstock.log_core.replication.owner import Owner
 if TYPE_CHECKING:
     from penstock.log_core.batch._batch import Batch
 
-__all__ = ["ReplicatedFiles", "file_names"]
+__all__ = ["ReplicatedFiles", "file_sizes"]
 
 _UNANSWERED_MAX: Final = 8 * 1024 * 1024
 """Bytes of a whole file that are on their way at once: confirms wait behind them."""
@@ -32,10 +33,21 @@ def _travels(name: str) -> bool:
     return "/" in name and not name.endswith((".new", ".part", " (deleted)")) and "/quarantine/" not in name
 
 
-def file_names(root: Path) -> list[str]:
-    """The files of a data folder that travel, in order of their names."""
-    names = (str(path.relative_to(root)) for path in root.glob("shard-*/**/*") if path.is_file())
-    return sorted(name for name in names if _travels(name))
+def file_sizes(root: Path) -> dict[str, int]:
+    """The files of a data folder that travel, in order of their names, and their sizes in bytes."""
+    found = {}
+    folders = [path.name for path in root.glob("shard-*")]
+    while folders:
+        folder = folders.pop()
+        with os.scandir(root / folder) as entries:
+            for entry in entries:
+                name = f"{folder}/{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(name)
+                elif _travels(name):
+                    with suppress(FileNotFoundError):
+                        found[name] = entry.stat().st_size
+    return dict(sorted(found.items()))
 
 
 class ReplicatedFiles(Files):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,7 +74,13 @@ class KafkaJournal:
         self._ask_s: Final = options.answer_timeout_s
         self._answer: Answer | None = None
         self._notes: KafkaNotes | None = None
+        self._notes_reader: _Follower | None = None
+        self._noted: deque[str] = deque(maxlen=_NOTES_READ)
+        """Notes that were read, which end at the offset `_notes_end`."""
+        self._notes_end = 0
         self._reader: _Follower | None = None
+        self._asker: _Follower | None = None
+        """Asks for the bounds alone: a gap is read meanwhile."""
         self._ends = False
         self._warned_at = -_WARN_EACH_S
         self._troubles: dict[int, str] = {}
@@ -307,22 +314,25 @@ class KafkaJournal:
 
     def notes(self) -> list[str]:
         """Notes of all nodes, the newest ones last. Raises JournalFailed."""
-        reader = _Follower(self._library, self._options, notes_topic(self.topic), -1)
+        if self._notes_reader is None:
+            self._notes_reader = _Follower(self._library, self._options, notes_topic(self.topic), -1)
+        reader = self._notes_reader
+        first, end = self._bounds(reader)
+        if end < self._notes_end:  # the topic was made anew
+            self._notes_end = 0
+        first = max(first, end - _NOTES_READ, self._notes_end)
+        reader.begin(first)
         try:
-            first, end = self._bounds(reader)
-            first = max(first, end - _NOTES_READ)
-            reader.begin(first)
-            found = []
             deadline = time.monotonic() + self._ask_s
             while first < end:
                 if self._ends or time.monotonic() > deadline:
                     raise JournalFailed("Kafka does not tell the notes of the nodes in time")
                 for offset, raw in reader.poll(_POLL_S):
-                    found.append(raw.decode())
-                    first = offset + 1
+                    self._noted.append(raw.decode())
+                    first = self._notes_end = offset + 1
         finally:
-            reader.close()
-        return found
+            reader.end()
+        return list(self._noted)
 
     def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The entries from `first` to `end`, without `end`. Waits for them. Raises JournalFailed."""
@@ -348,11 +358,9 @@ class KafkaJournal:
 
     def bounds(self) -> Bounds:
         """Raises JournalFailed: the journal does not answer."""
-        follower = _Follower(self._library, self._options, self.topic, -1)
-        try:
-            return self._bounds(follower)
-        finally:
-            follower.close()
+        if self._asker is None:
+            self._asker = _Follower(self._library, self._options, self.topic, -1)
+        return self._bounds(self._asker)
 
     def _bounds(self, follower: _Follower) -> Bounds:
         deadline = time.monotonic() + self._ask_s
@@ -378,8 +386,9 @@ class KafkaJournal:
         """Let go of it; entries that are not kept yet may get lost."""
         self._ends = True
         self._thread.join()
-        if self._reader is not None:
-            self._reader.close()
+        for reader in (self._reader, self._notes_reader, self._asker):
+            if reader is not None:
+                reader.close()
 
 
 class _Follower:

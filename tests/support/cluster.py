@@ -113,10 +113,12 @@ def make_brokers(
     heap: tuple[str, ...] = SMALL_HEAP,
     doors: Sequence[tuple[Door, ...]] = (),
     users: Mapping[str, str] | None = None,
+    *,
+    notes_requests: bool = False,
 ) -> list[Kafka]:
     """Brokers that are started together by `launch`, then waited for; `doors` of each of them.
 
-    `users`: passwords of those that log in by SCRAM.
+    `users`: passwords of those that log in by SCRAM. `notes_requests`: as of `Kafka`.
     """
     quorum = {number: free_port() for number in range(1, count + 1)}
     cluster = cluster_id()
@@ -132,6 +134,7 @@ def make_brokers(
             heap=heap,
             doors=doors[number - 1] if doors else (),
             users=users,
+            notes_requests=notes_requests,
         )
         for number in quorum
     ]
@@ -161,9 +164,11 @@ def start_brokers(
     count: int,
     heap: tuple[str, ...] = SMALL_HEAP,
     doors: Sequence[tuple[Door, ...]] = (),
+    *,
+    notes_requests: bool = False,
 ) -> list[Kafka]:
     """Brokers that serve; `ends` ends them."""
-    brokers = make_brokers(folder, jars, count, heap, doors)
+    brokers = make_brokers(folder, jars, count, heap, doors, notes_requests=notes_requests)
     for broker in brokers:
         ends.callback(broker.kill9)  # without its majority, a broker does not stop by itself
         broker.launch()

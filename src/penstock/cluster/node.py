@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,8 @@ __all__ = ["run_node"]
 
 _LOG: Final = logging.getLogger("penstock.cluster")
 
+_SWITCH_S: Final = 0.0005
+
 Serve = Callable[[Replica], int]
 
 
@@ -47,6 +50,8 @@ def run_node(config: Config, serve: Serve, tell: Callable[[str], object]) -> int
         LogError: the journal cannot be followed any more.
 
     """
+    # Threads take turns: with the default of 5 ms, a confirm could wait so long for another thread of Python.
+    sys.setswitchinterval(_SWITCH_S)
     journal = KafkaJournal(journal_options(config))
     try:
         journal.prepare()

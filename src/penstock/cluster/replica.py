@@ -17,7 +17,7 @@ from penstock.cluster.standby import Claimed
 from penstock.log_core.files.files import Files
 from penstock.log_core.replication.committer import JournalCommitter
 from penstock.log_core.replication.entries import Kind, encode
-from penstock.log_core.replication.files import ReplicatedFiles, file_names
+from penstock.log_core.replication.files import ReplicatedFiles, file_sizes
 from penstock.log_core.replication.journal import Journal, JournalFailed
 from penstock.log_core.replication.mirror import sync_all
 from penstock.log_core.replication.owner import ANSWER_BOUNDS_S, Owner, boot_time
@@ -126,7 +126,7 @@ class Replica:
 
     def _send_folder(self) -> None:
         """Send all files. Only then POSITION says that the folder is the journal's. Raises JournalFailed."""
-        for name in file_names(self._root):
+        for name in file_sizes(self._root):
             self.files.send(name)
         if not self.owner.wait_kept(self.owner.last):
             raise JournalFailed(str(self.owner.failed))
@@ -191,20 +191,18 @@ class Replica:
 
     def _trim(self) -> None:
         """Delete what no file needs; send old files again while the journal is too large."""
-        names, begins = file_names(self._root), self.owner.begins()
-        unknown = {name for name in names if name not in begins}
-        if unknown or not names:
+        sizes, begins = file_sizes(self._root), self.owner.begins()
+        unknown = {name for name in sizes if name not in begins}
+        if unknown or not sizes:
             # As a rule they are on their way. Where a claim of another node fell into one, it is sent again.
             for name in unknown & self._unknown:
                 self.files.send(name)
             self._unknown = unknown
             return
-        oldest = min(names, key=lambda name: begins[name].offset)
-        folder_bytes = sum(
-            (self._root / name).stat().st_size for name in names if (self._root / name).exists()
-        )
+        oldest = min(sizes, key=lambda name: begins[name].offset)
+        folder_bytes = sum(sizes.values())
         if self.owner.nbytes - begins[oldest].at_bytes > 2 * folder_bytes + self._spare_bytes:
-            newest = max(name for name in names if name.endswith(".wal"))
+            newest = max(name for name in sizes if name.endswith(".wal"))
             if oldest != newest and self._sending != (oldest, begins[oldest]):
                 # The newest is being written, and of another one the answer is on its way.
                 self._sending = (oldest, begins[oldest])

@@ -28,7 +28,7 @@ from penstock.errors import StartError
 from penstock.lazy_dataclass import dataclass
 from penstock.log_core.replication.entries import Kind, decode, encode
 from penstock.log_core.replication.fence import Verdict
-from penstock.log_core.replication.files import file_names
+from penstock.log_core.replication.files import file_sizes
 from penstock.log_core.replication.journal import Bounds, Follower, Journal, JournalFailed, Trimmed
 from penstock.log_core.replication.mirror import Mirror, begin_anew, sync_all
 from penstock.log_core.replication.owner import boot_time
@@ -149,7 +149,7 @@ class Standby:
         topic, bounds = self._journal.topic, self._journal.bounds()
         found = Position.read(self._root)
         if found is None:
-            if not file_names(self._root):
+            if not file_sizes(self._root):
                 found = begin_anew(self._root, topic)
                 found.offset = bounds.first
                 return found, False
@@ -315,7 +315,7 @@ class Standby:
     def _claim(self, follower: Follower, mirror: Mirror) -> Claimed | None:
         """Claim the log; None: another node has claimed it since, or `stop` was called."""
         reason = "first" if mirror.position.claim < 0 else "released" if self._released else "suspected"
-        files = len(file_names(self._root)) if self._sends_folder else 0
+        files = len(file_sizes(self._root)) if self._sends_folder else 0
         self._identity["claims"] = self._claims + 1
         payload = json.dumps({**self._identity, "files": files}).encode()
         sent_at = boot_time()

@@ -128,7 +128,7 @@ class Gaps:
 
 @dataclass
 class System:
-    """A system that is measured: its nodes' ports, and the faults it gets."""
+    """A system under test: its nodes' ports, and how it is hurt."""
 
     ports: list[int]
     quorum: bool

@@ -1,6 +1,6 @@
 """Entries that earlier versions wrote are read by this one: `tests/golden/cluster-entries-VERSION.json`.
 
-Before you raise `entries.VERSION`, keep those files, and make one more with the new version:
+When you raise `entries.VERSION`, keep those files, and make one more with the new version:
 `python -m tests.unit.cluster.test_past_entries`.
 """
 

@@ -11,7 +11,7 @@ Names are relative to the data folder. Kinds:
     FILE     a part of a whole new file of `total` bytes; it replaces the file when its last part is there
     SIZE     the file is `total` bytes long, and is made if it is missing; new bytes are zeros
     DROP     the file is removed
-    BEAT     the owner lives; the payload says who it is, as that of its CLAIM
+    BEAT     the owner lives; the payload says who it is, as that of its CLAIM, and names the next owner
     RELEASE  the owner of `claim` serves no more: another node may claim at once. A hint, without an index
     ASK      a request of an administrator while `claim` owns the log, in JSON: {"ask": "handover", "to": NODE
              or ""} or {"ask": "rebuild", "to": NODE}. A hint, too

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, Final
@@ -25,6 +26,7 @@ __all__ = [
     "Refused",
     "Status",
     "ask",
+    "heir",
     "note",
     "status",
     "wait_for_owner",
@@ -143,6 +145,13 @@ def status(journal: Journal) -> Status:
     return Status(journal.topic, bounds.first, bounds.end, tuple(nodes))
 
 
+def heir(nodes: Iterable[NodeStatus]) -> str:
+    """The standby that is to be the next owner, since it is least behind; empty: there is none."""
+    standbys = [node for node in nodes if node.role == "standby"]
+    first = min(standbys, key=lambda node: (node.seen_s > 2 * _NOTED_S, node.lag_entries), default=None)
+    return first.node if first else ""
+
+
 def ask(journal: Journal, what: str, to: str) -> Status:
     """Ask the nodes to hand over (to any node: ""), or node `to` to rebuild; the status before it.
 
@@ -160,10 +169,9 @@ def ask(journal: Journal, what: str, to: str) -> Status:
     if to and found.node(to).role != "standby":
         why = "is the owner" if found.node(to).role == "owner" else "is not there"
         raise Refused(f"the node {to} {why}", remedy="name a standby; `penstock cluster status` lists them")
-    standbys = [node for node in found.nodes if node.role == "standby"]
-    if not standbys:
+    to = to or heir(found.nodes)
+    if not to:
         raise Refused("no standby is there to take over", remedy="start another node")
-    to = to or min(standbys, key=lambda node: (node.seen_s > 2 * _NOTED_S, node.lag_entries)).node
     request = json.dumps({"ask": what, "to": to}).encode()
     journal.hint(encode(Kind.ASK, owner.claim, 0, payload=request))
     return found

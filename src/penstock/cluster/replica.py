@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from penstock.cluster.control import HANDOVER, NodeStatus, note, status
+from penstock.cluster.control import HANDOVER, NodeStatus, heir, note, status
 from penstock.cluster.standby import Claimed
 from penstock.log_core.files.files import Files
 from penstock.log_core.replication.committer import JournalCommitter
@@ -64,7 +64,7 @@ class Replica:
         self._root = root
         self._position = position
         self._identity = claimed.identity
-        self._beat = json.dumps(claimed.identity).encode()
+        self._beat = self._sign("")
         self._stop_s = stop_s
         self._spare_bytes = spare_bytes
         self._ends = threading.Event()
@@ -169,6 +169,7 @@ class Replica:
             except JournalFailed as error:
                 _LOG.debug("the nodes are not known: %s", error)
                 continue
+            self._beat = self._sign(heir(self.nodes))
             for node in self.nodes:
                 lags = node.role == "standby" and node.lag_s > _LAG_WARN_S
                 if lags and node.node not in self._lagging:
@@ -179,6 +180,10 @@ class Replica:
                 _LOG.warning("no standby follows the log: nobody would take over from this node")
             elif was and not alone:
                 _LOG.info("a standby follows the log")
+
+    def _sign(self, next_owner: str) -> bytes:
+        """A sign of life, which names the standby that is to be the next owner."""
+        return json.dumps({**self._identity, "heir": next_owner}).encode()
 
     def _note(self) -> None:
         position, owner = self._position, self.owner

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.control import HANDOVER, REBUILD, Refused, ask, status
+from penstock.cluster.control import HANDOVER, REBUILD, NodeStatus, Refused, ask, heir, status
 from penstock.cluster.replica import Replica
 from penstock.cluster.standby import Claimed, Standby
 from penstock.log_core.batch._crc import crc32c
@@ -83,6 +83,11 @@ class Node:
         finally:
             log.close_sync()
             replica.close()
+
+    @property
+    def named(self) -> str:
+        """The next owner, as it was told."""
+        return self._standby._named
 
     @property
     def known(self) -> list[object]:
@@ -232,6 +237,29 @@ def test_a_handover_has_the_named_standby_take_over(
         wait_until(lambda: killed == [os.getpid()])
     wait_until(lambda: any(node.claimed for node in others))
     assert [node.claimed is not None for node in others] == [False, True, False]
+
+
+def test_a_released_log_goes_to_the_standby_that_its_owner_named(
+    made: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cluster.replica._LOOK_AT_NODES_S", 0.1)
+    monkeypatch.setattr("penstock.cluster.standby._HEIR_FIRST_S", 600.0)
+    monkeypatch.setattr("penstock.cluster.replica.heir", lambda nodes: "c")
+    first = made("a")
+    with first.serving() as _:
+        others = [made(name) for name in "bcd"]
+        wait_until(lambda: all(node.named == "c" for node in others))
+    wait_until(lambda: any(node.claimed for node in others))
+    assert [node.claimed is not None for node in others] == [False, True, False]
+
+
+def test_the_standby_that_is_least_behind_is_to_be_the_next_owner() -> None:
+    def node(name: str, role: str, lag: int, seen_s: float = 0.5) -> NodeStatus:
+        return NodeStatus(name, role, 0, 0, lag, 0, 0.0, seen_s, 1, {})
+
+    nodes = [node("a", "owner", 0), node("b", "standby", 7), node("c", "standby", 3)]
+    assert heir([*nodes, node("d", "standby", 0, seen_s=4.0), node("e", "gone", 0)]) == "c"
+    assert heir(nodes[:1]) == ""
 
 
 def test_a_standby_that_is_asked_makes_its_folder_anew_once(made: Callable[..., Node]) -> None:

@@ -154,7 +154,7 @@ def test_doctor_finds_nothing_wrong_with_the_defaults_and_names_what_is(
     data = ("--data", str(tmp_path / "data"))
     healthy = run("doctor", *data)
     assert "0 errors" in healthy and "answers" in healthy
-    assert f"queue //{unique}: 1 messages and no consumer" in healthy
+    assert f"queue {unique}: 1 message and no consumer" in healthy
     sets = [
         "log.fsync=never",
         "amqp.listen=0.0.0.0:5672",

@@ -58,13 +58,25 @@ def test_a_table_fits_the_terminal_and_loses_nothing(environment: Mapping[str, s
     assert LONG in whole and "[bold]not" in whole
 
 
-def test_no_color_and_pipes_get_the_same_plain_text(environment: Mapping[str, str]) -> None:
+def test_no_color_and_pipes_get_plain_text(environment: Mapping[str, str]) -> None:
     plain = piped(LIST, environment)
     assert "\x1b" not in plain and LONG in plain.splitlines()[-1] + plain.splitlines()[-2]
-    for more in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-        assert in_terminal(LIST, {**environment, **more}, columns=400) == (0, plain)
+    assert in_terminal(LIST, {**environment, "TERM": "dumb"}, columns=400) == (0, plain)
+    code, shown = in_terminal(LIST, {**environment, "NO_COLOR": "1"}, columns=80)
+    assert code == 0 and "\x1b" not in shown and "UNACKED" in shown
+    assert max(map(len, shown.splitlines())) <= 80
     code, shown = in_terminal([*LIST, "-o", "json"], environment, columns=80)
     assert code == 0 and {one["name"] for one in json.loads(shown)} >= {LONG}
+
+
+def test_errors_are_broken_between_words(environment: Mapping[str, str]) -> None:
+    words = [*PENSTOCK, "queues", "delete", "not-there"]
+    code, shown = in_terminal(words, environment, columns=60)
+    lines = shown.splitlines()
+    assert code == 1 and len(lines) > 1 and max(map(len, lines)) <= 60
+    assert "`penstock queues list`" in " ".join(line.strip() for line in lines)
+    told = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert told.stderr.count("\n") == 1, "a program gets one line"
 
 
 def test_top_fills_the_terminal_until_it_is_interrupted(environment: Mapping[str, str]) -> None:

@@ -63,7 +63,7 @@ def _timed(entry: dict[str, object]) -> dict[str, object]:
     at = entry["at"]
     assert isinstance(at, int)
     when = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
-    return {**entry, "time": when.replace("+00:00", "Z")}
+    return {**entry, "time": when.replace("+00:00", "Z").replace("T", " ")}
 
 
 def _verify(client: Client, parsed: argparse.Namespace) -> None:

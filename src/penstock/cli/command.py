@@ -45,7 +45,9 @@ def _guarded(words: Sequence[str]) -> int:
         code = _run(words)
         sys.stdout.flush()
     except PenstockError as error:
-        print(f"penstock: error: {error}", file=sys.stderr)
+        from penstock.cli.terminal import folded
+
+        print(folded(f"penstock: error: {error}", sys.stderr), file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:
         return 130

@@ -13,15 +13,17 @@ import ipaddress
 import resource
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from penstock.cli.client import ApiError, Client
 from penstock.cli.hints import command
 from penstock.cli.nouns import add_target
 from penstock.cli.parsing import Builder, Parser
 from penstock.cli.sources import add_sources, loaded
+from penstock.cli.terminal import folded
 from penstock.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -60,6 +62,15 @@ def _add_doctor(doctor: Parser) -> None:
     doctor.set_defaults(run=_doctor)
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _named(kind: str, item: dict[str, Any]) -> str:
+    """A thing of a vhost; / goes without saying."""
+    return f"{kind} {item['name']}" + ("" if item["vhost"] == "/" else f" of vhost {item['vhost']}")
+
+
 def _doctor(parsed: argparse.Namespace) -> int:
     found = list(examine(loaded(parsed).config))
     try:
@@ -72,9 +83,10 @@ def _doctor(parsed: argparse.Namespace) -> int:
         else:
             print("no gateway was asked: none answers at --url")
     for one in sorted(found, key=lambda each: each.level):
-        print(f"{one.level}: {one.about}: {one.text}\n    {one.remedy}")
+        print(folded(f"{one.level}: {one.about}: {one.text}", sys.stdout))
+        print(folded(f"    {one.remedy}", sys.stdout))
     errors = sum(one.level == "error" for one in found)
-    print(f"{errors} errors, {len(found) - errors} warnings")
+    print(f"{_counted(errors, 'error')}, {_counted(len(found) - errors, 'warning')}")
     return 1 if errors else 0
 
 
@@ -211,12 +223,12 @@ def examine_gateway(client: Client) -> Iterator[Finding]:
         if queue["messages_ready"] > 0 and not queue["consumers"] and queue["type"] != "stream":
             yield Finding(
                 "warning",
-                f"queue {queue['vhost']}/{queue['name']}",
-                f"{queue['messages_ready']} messages and no consumer",
+                _named("queue", queue),
+                f"{_counted(queue['messages_ready'], 'message')} and no consumer",
                 f"start its consumer; {_show(queue['vhost'], queue['name'])} shows it",
             )
     for hook in client.get("webhooks"):
-        about = f"webhook {hook['vhost']}/{hook['name']}"
+        about = _named("webhook", hook)
         text = f"{hook['state']}: {hook['reason'] or hook['last_error']}"
         if hook["state"] in ("disabled", "open"):
             attempts = command("webhooks", "attempts", vhost=hook["vhost"], name=hook["name"])

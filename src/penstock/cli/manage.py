@@ -23,6 +23,7 @@ from penstock.cli.nouns import (
     verbs_of,
 )
 from penstock.cli.parsing import Builder, Parser, nearest
+from penstock.cli.tables import print_list
 
 __all__ = ["COMMANDS"]
 
@@ -68,8 +69,9 @@ def _add_exchanges(parser: Parser) -> None:
     )
     exchanges(
         "bindings",
-        list_of("bindings/{vhost}"),
+        _bindings,
         _VHOST,
+        argument("name", metavar="NAME", nargs="?", help="only those of this exchange"),
         columns("source,destination_type,destination,routing_key,arguments"),
         help="list bindings",
     )
@@ -80,6 +82,14 @@ def _add_exchanges(parser: Parser) -> None:
     queue = argument("queue", metavar="QUEUE")
     exchanges("bind", _bind, _VHOST, _NAME, queue, *binding, help="let a queue have what an exchange gets")
     exchanges("unbind", _unbind, _VHOST, _NAME, queue, *binding, help="take a binding back")
+
+
+def _bindings(client: Client, parsed: argparse.Namespace) -> None:
+    if parsed.name is None:
+        found = client.get(filled("bindings/{vhost}", parsed))
+    else:
+        found = of_a_thing("GET", client, "exchanges/{vhost}/{name}/bindings/source", parsed)
+    print_list(found, parsed.columns, parsed.output)
 
 
 def _add_connections(parser: Parser) -> None:

@@ -102,7 +102,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def _nearest(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches  # here: most words are known
 
-    return next(iter(get_close_matches(word, list(known), 1, 0.6)), "")
+    return next(iter(get_close_matches(word, list(known), 1, 0.65)), "")
 
 
 def parser_of(name: str) -> Parser:

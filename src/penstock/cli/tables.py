@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from penstock.cli.terminal import show_table, takes_styles
+from penstock.cli.terminal import has_width, show_table
 from penstock.errors import ConfigError
 
 __all__ = ["Columns", "cells", "erlang", "lookup", "print_list", "print_rows", "tabbed"]
@@ -32,7 +32,7 @@ def print_rows(items: Sequence[Item], columns: Sequence[str], form: str) -> None
         return
     rows, numbers = cells(items, columns)
     names = [name.upper() for name in columns]
-    if takes_styles(sys.stdout):
+    if has_width(sys.stdout):
         show_table(names, rows, numbers)
         return
     widths = [max(len(name), *(len(row[at]) for row in rows), 0) for at, name in enumerate(columns)]
@@ -91,6 +91,10 @@ def _cell(value: Any) -> str:
             text = "yes" if value else "no"
         case float():
             text = f"{value:.1f}"
+        case [*texts] if texts and all(isinstance(one, str) for one in texts):
+            text = ", ".join(texts)
+        case dict() if value:
+            text = ", ".join(f"{name}={_cell(inner)}" for name, inner in value.items())
         case dict() | list():
             text = json.dumps(value, separators=(",", ":")) if value else "-"
         case _:

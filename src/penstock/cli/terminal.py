@@ -1,7 +1,7 @@
 """Output for people who look at a terminal: tables, a view that refreshes itself, bars of progress.
 
-Pipes, files, terminals that can do nothing (TERM=dumb) and people who set NO_COLOR get plain text instead.
-For them rich is not imported.
+Pipes, files and terminals that can do nothing (TERM=dumb) get plain text instead, and rich is not imported.
+With NO_COLOR there is plain text, too; only tables are as wide as the terminal.
 """
 
 from __future__ import annotations
@@ -11,18 +11,48 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-__all__ = ["live", "progress", "show_table", "table", "takes_styles"]
+__all__ = ["folded", "has_width", "live", "progress", "show_table", "table", "takes_styles"]
+
+
+def has_width(stream: TextIO) -> bool:
+    """Whether somebody looks at this stream, to whom a line that is too long is hard to read."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def takes_styles(stream: TextIO) -> bool:
     """Whether somebody looks at this stream who wants more than plain text."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return has_width(stream) and not os.environ.get("NO_COLOR")
+
+
+def folded(text: str, stream: TextIO, indent: str = "    ") -> str:
+    """The text in lines as wide as the terminal, broken between words; as it is where no terminal is.
+
+    `indent` is in front of the further lines.
+    """
+    if not stream.isatty():
+        return text
+    from textwrap import fill  # here: most output is no text
+
+    width = shutil.get_terminal_size().columns
+    return "\n".join(
+        fill(line, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
+        for line in text.split("\n")
+    )
+
+
+_TITLES: Final = {
+    "MESSAGES_READY": "READY",
+    "MESSAGES_UNACKNOWLEDGED": "UNACKED",
+    "RECV_OCT": "RECEIVED",
+    "SEND_OCT": "SENT",
+}
+"""Shorter names of columns for people; --columns has the names of the API, and so has plain text."""
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> Table:
@@ -37,6 +67,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequen
     from rich.table import Table
     from rich.text import Text
 
+    columns = [_TITLES.get(name, name) for name in columns]
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     widths = [max(len(name), *(len(row[at]) for row in rows), 0) for at, name in enumerate(columns)]
     is_tight = sum(widths) + 2 * (len(widths) - 1) > shutil.get_terminal_size().columns
@@ -50,10 +81,10 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequen
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> None:
-    """Print a table."""
+    """Print a table, with NO_COLOR without styles."""
     from rich.console import Console
 
-    Console().print(table(columns, rows, numbers))
+    Console(color_system="auto" if takes_styles(sys.stdout) else None).print(table(columns, rows, numbers))
 
 
 @contextmanager

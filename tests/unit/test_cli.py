@@ -14,7 +14,7 @@ import pytest
 from penstock import __version__
 from penstock.cli import main
 from penstock.cli.commands import FOREIGN, GROUPS, MODULES, overview
-from penstock.cli.parsing import SYNONYMS, parser_of
+from penstock.cli.parsing import ELSEWHERE, SYNONYMS, parser_of
 from penstock.config import Config
 from penstock.errors import ConfigError, PenstockError, StartError
 from penstock.log_core.log import Log
@@ -163,6 +163,8 @@ def test_an_interval_is_a_value(words: str, capsys: pytest.CaptureFixture[str]) 
         ("declare queue q", "'penstock queues create'"),
         ("list_queues", "'penstock rabbitmqctl list_queues'"),
         ("--versoin", "'--version'"),
+        ("publish --queue q x", "'penstock pub'"),
+        ("add queue q", "'penstock queues create'"),
         ("log verfy", "'verify'"),
         ("serve --slavage", "'--salvage'"),
     ],
@@ -178,12 +180,20 @@ def test_a_word_that_is_like_nothing_gets_no_guess(capsys: pytest.CaptureFixture
         ["zzz"],
         ["queues", "zzz"],
         ["queues", "list", "--zzz"],
+        ["queues", "create", "q", "--durable"],
         ["queues"],
         ["queues", "list", "x"],
     ):
         assert main(words) == 2
         said = capsys.readouterr().err
         assert "did you mean" not in said and "--help`" in said
+
+
+def test_words_of_other_tools_lead_to_commands_that_there_are() -> None:
+    for word, line in ELSEWHERE.items():
+        command, *verb = line.split()
+        assert word not in MODULES and command in MODULES, word
+        assert not verb or verb[0] in parser_of(command).verbs(), line
 
 
 NOUNS = sorted(GROUPS["a running gateway"].keys() - {"top", "bench"})

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 from penstock.cli.commands import GROUPS, MODULES
 from penstock.errors import ConfigError
 
-__all__ = ["SYNONYMS", "Builder", "Parser", "nearest", "parser_of", "unknown_command"]
+__all__ = ["ELSEWHERE", "SYNONYMS", "Builder", "Parser", "nearest", "parser_of", "unknown_command"]
 
 Builder = Callable[["Parser"], None]
 """Gives the parser of a command its arguments, and sets `run`: parsed -> exit code. A module of commands has
@@ -29,6 +29,25 @@ SYNONYMS: Final = {
     "list": ("ls",),
 }
 """Verb -> other names of it."""
+
+
+ELSEWHERE: Final = {
+    **dict.fromkeys(("publish", "produce", "producer", "send"), "pub"),
+    **dict.fromkeys(("consume", "consumer", "subscribe", "receive", "read", "pull"), "sub"),
+    **dict.fromkeys(("peek", "watch", "listen", "follow"), "tail"),
+    **dict.fromkeys(("run", "start", "server", "broker"), "serve"),
+    **dict.fromkeys(("overview", "stats", "metrics", "monitor"), "top"),
+    **dict.fromkeys(("check", "health", "diagnose"), "doctor"),
+    **dict.fromkeys(("lag", "groups", "consumer-groups", "subscriptions"), "subs list"),
+    **dict.fromkeys(("perf", "perf-test", "benchmark"), "bench"),
+    **dict.fromkeys(("streams", "partitions"), "topics list"),
+    "bindings": "exchanges bindings",
+    "permissions": "users permissions",
+    "clients": "connections list",
+    "export": "definitions export",
+    "import": "definitions import",
+}
+"""Commands of other brokers' tools -> those that do the same here."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -102,7 +121,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def _nearest(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches  # here: most words are known
 
-    return next(iter(get_close_matches(word, list(known), 1, 0.65)), "")
+    # Dashes are in all options: they make none like another.
+    bare = {one.lstrip("-"): one for one in known}
+    return next((bare[one] for one in get_close_matches(word.lstrip("-"), bare, 1, 0.65)), "")
 
 
 def parser_of(name: str) -> Parser:
@@ -120,7 +141,9 @@ def unknown_command(name: str, rest: Sequence[str]) -> ConfigError:
 
     kind = "option" if name.startswith("-") else "command"
     hint = nearest(name, (*MODULES, "--help", "--version"))
-    if name in VERBS:
+    if name in ELSEWHERE:
+        hint = f"did you mean 'penstock {ELSEWHERE[name]}'? "
+    elif name in VERBS:
         hint = f"did you mean 'penstock rabbitmqctl {name}'? "
     elif rest and (verbs := [verb for verb, others in SYNONYMS.items() if name in (verb, *others)]):
         if noun := _nearest(rest[0], GROUPS["a running gateway"]):

@@ -16,7 +16,7 @@ from penstock.cli.tables import print_list
 __all__ = ["COMMANDS"]
 
 _TOPICS: Final = "name,messages,first_offset,next_offset,max_age,max_bytes"
-_SUBS: Final = "name,kind,paused,backlog,unacked,head_age_ms,consumers,acknowledged"
+_SUBS: Final = "stream,name,kind,paused,backlog,unacked,head_age_ms,consumers,acknowledged"
 
 
 _VHOST: Final = argument("--vhost", default="/", help="the vhost (default: /)")
@@ -42,8 +42,8 @@ def _add_topics(parser: Parser) -> None:
 def _add_subs(parser: Parser) -> None:
     subs = verbs_of(parser)
     one = argument("name", metavar="TOPIC/NAME", type=subscription)
-    topic = argument("topic", metavar="TOPIC")
-    subs("list", _list_subs, _VHOST, topic, columns(_SUBS), help="list the subscriptions to a topic")
+    topic = argument("topic", metavar="TOPIC", nargs="?", help="only those to this one")
+    subs("list", _list_subs, _VHOST, topic, columns(_SUBS), help="list the subscriptions to topics")
     subs("show", _show_sub, _VHOST, one, help="where a subscription stands")
     subs(
         "create",
@@ -90,7 +90,12 @@ def _delete_topic(client: Client, parsed: argparse.Namespace) -> None:
 
 
 def _list_subs(client: Client, parsed: argparse.Namespace) -> None:
-    found = client.pages(f"{base(parsed)}/streams/{segment(parsed.topic)}/subscriptions", "subscriptions")
+    topics = [parsed.topic]
+    if parsed.topic is None:
+        topics = [stream["name"] for stream in client.pages(f"{base(parsed)}/streams", "streams")]
+    found: list[Item] = []
+    for topic in topics:
+        found += client.pages(f"{base(parsed)}/streams/{segment(topic)}/subscriptions", "subscriptions")
     print_list(found, parsed.columns, parsed.output)
 
 

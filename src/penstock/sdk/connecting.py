@@ -257,7 +257,7 @@ class Connecting:
             if self._reconnecting is None and self._link is None:
                 raise ConnectionLost(
                     f"the client of {self.target.address} is not connected",
-                    remedy="use it with async with, or await its connect()",
+                    remedy="connect it first: use it in a with block, or call its connect()",
                 )
             self._connected.clear()
             await self._connected.wait()

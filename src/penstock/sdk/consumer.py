@@ -267,7 +267,7 @@ class Consumer(Settling[T]):
         if not self.handle:
             raise ClientError(
                 f"the consumer of {self.place} is not open",
-                remedy="use it with async with, or await its open()",
+                remedy="open it first: use it in a with block, or call its open()",
             )
 
     def _wake_all(self) -> None:

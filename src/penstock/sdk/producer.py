@@ -416,7 +416,7 @@ class Producer(Generic[T]):
         if not self.handle:
             raise Closed(
                 f"the producer to {self.place} is not open",
-                remedy="use it with async with, or await its open()",
+                remedy="open it first: use it in a with block, or call its open()",
             )
 
     def _check_optional(self, when: str) -> None:

@@ -198,7 +198,7 @@ class Table(Mapping[str, T]):
         if self._task is None:
             raise Closed(
                 f"the table of topic {self.topic!r} is not open",
-                remedy="use it with async with, or await its open()",
+                remedy="open it first: use it in a with block, or call its open()",
             )
 
     def saved(self) -> bytes:

@@ -150,7 +150,9 @@ link-checks: $(STAMPS)/extras kernels peers  ## shovels and federation with Rabb
 	$(BIN)/python -m tests.crash.shovels $(ARGS)
 	$(BIN)/python -m tests.crash.federation
 	$(BIN)/python -m tests.crash.bridges
-	$(BIN)/python -m tests.crash.bridges --protocol mqttv50
+	$(BIN)/python -m tests.crash.bridges --mosquitto-too
+	$(BIN)/python -m tests.crash.bridges --protocol mqttv50 --tls
+	$(BIN)/python -m tests.crash.bridges --protocol mqttv50 --tls --mosquitto-too
 
 .PHONY: churn
 churn: $(STAMPS)/extras kernels  ## connect, send, receive and close thousands of times: nothing may be left of it

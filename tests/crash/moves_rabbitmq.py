@@ -26,9 +26,11 @@ from pamqp import commands
 from penstock.migrate.rabbitmq.shovel import WINDOW
 from tests.support.amqp_client import Closed, Connection
 from tests.support.brokers import ROOT, Broker, Gateway, RabbitMQ
+from tests.support.data_plane import until
 from tests.support.management import SETTINGS
 
 _BATCH = 100
+_LIMIT_S = 300.0
 _KEPT = commands.Basic.Properties(delivery_mode=2)
 
 
@@ -223,10 +225,21 @@ def _drain(
 ) -> None:
     moving = _start(rabbitmq, gateway, "--only", "messages", "--queues", queue.name)
     if doomed is not None:
-        time.sleep(chance.uniform(0.5, 2.0))  # somewhere within the move
+        # Somewhere within the move, once it takes messages.
+        until(lambda: moving.poll() is not None or _takes(rabbitmq, queue.name), _LIMIT_S)
+        time.sleep(chance.uniform(0.0, 1.0))
         doomed.kill9()
         doomed.start()
     assert moving.wait() == 0
+
+
+def _takes(rabbitmq: RabbitMQ, queue: str) -> bool:
+    """Whether somebody consumes a queue of RabbitMQ: the publisher and the consumer of this check do not."""
+    with Connection(rabbitmq.amqp_port) as connection:
+        connection.channel()
+        found = connection.call(1, commands.Queue.Declare(queue=queue, passive=True))
+        assert isinstance(found, commands.Queue.DeclareOk)
+        return bool(found.consumer_count)
 
 
 def _migrate(rabbitmq: RabbitMQ, gateway: Gateway, *words: str) -> None:

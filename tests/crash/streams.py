@@ -315,10 +315,21 @@ class MqttStream(Stream):
     reconnect fail after its PUBREL was sent, which no broker can make exactly once.
     """
 
-    def __init__(self, name: str, port: int, qos: int, *, window: int = 100) -> None:
+    def __init__(
+        self,
+        name: str,
+        port: int,
+        qos: int,
+        *,
+        window: int = 100,
+        subscriber_port: int | None = None,
+        topic: str | None = None,
+    ) -> None:
+        """`subscriber_port`: of another broker, to which messages are brought."""
         super().__init__(name, port, exactly_once=qos == 2, window=window)
         self.qos = qos
-        self._topic = f"crash/{name}"
+        self._subscriber_port = subscriber_port or port
+        self._topic = topic or f"crash/{name}"
         self._unsettled: list[int] = []
         """Received in this turn of the subscriber; paho acknowledges after its callback."""
         self._under_way: dict[int, tuple[int, bytes]] = {}
@@ -446,7 +457,7 @@ class MqttStream(Stream):
         """Connect if needed, else read and write once; False when there is no connection."""
         if client.socket() is None:
             try:
-                client.connect("127.0.0.1", self.port, keepalive=60)
+                client.connect("127.0.0.1", self._subscriber_port, keepalive=60)
             except OSError:
                 time.sleep(RECONNECT_PAUSE_S)
                 return False

@@ -37,6 +37,7 @@ from penstock.protocols.links.mqtt.packets import (
     connect,
     decode_publish,
     encode_publish,
+    packet_id_of,
     reason_of,
     translated,
 )
@@ -243,12 +244,15 @@ class Bridge(Link):
                     if topic is None or len(made) > target.connack.maximum_packet_size:
                         self._refuse(source, publish, "no topic of it" if topic is None else "its size")
                         continue
-                    target.write(made)
+                    target.publish(made, publish.packet_id)
                     self.counts.forwarded += not publish.qos
                 elif kind in (PUBACK, PUBREC, PUBREL, PUBCOMP):
                     target.write(translated(data, from_5=source.is_5, to_5=target.is_5))
+                    reason = reason_of(data, is_5=source.is_5)
                     if kind in (PUBACK, PUBREC):
-                        self._counted(source, reason_of(data, is_5=source.is_5))
+                        self._counted(source, reason)
+                    if kind in (PUBACK, PUBCOMP) or (kind == PUBREC and reason >= 0x80):
+                        source.answered(packet_id_of(data))
                 elif kind == DISCONNECT:
                     reason = data[2] if len(data) > 2 else 0
                     raise LinkError(f"{source.name}: the connection was ended there (reason {reason:#04x})")

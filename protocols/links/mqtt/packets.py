@@ -41,6 +41,7 @@ __all__ = [
     "decode_publish",
     "encode_publish",
     "packet",
+    "packet_id_of",
     "reason_of",
     "split",
     "subscribe",
@@ -240,6 +241,11 @@ def encode_publish(publish: Publish, *, is_5: bool) -> bytes:
 def acknowledged(kind: int, packet_id: bytes) -> bytes:
     """A PUBACK, PUBREC, PUBREL or PUBCOMP without a reason."""
     return packet(kind << 4 | (2 if kind == kinds.PUBREL else 0), packet_id)
+
+
+def packet_id_of(data: bytes) -> bytes:
+    """The packet id of a PUBACK, PUBREC, PUBREL or PUBCOMP."""
+    return _body(data)[:2]
 
 
 def reason_of(data: bytes, *, is_5: bool) -> int:

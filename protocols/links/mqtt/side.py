@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Sequence
 from typing import Final, Self
 
@@ -43,6 +44,10 @@ class Side:
         self._buffer = b""
         self._early: list[bytes] = []
         """Packets that came before the answer to SUBSCRIBE."""
+        self._unanswered: set[bytes] = set()
+        """Packet ids of publishes of this connection that the broker has not answered for good."""
+        self._held: deque[tuple[bytes, bytes]] = deque()
+        """Packet ids and packets of publishes that would be more than it takes at a time."""
         self._heard_at = asyncio.get_running_loop().time()
 
     @classmethod
@@ -149,6 +154,30 @@ class Side:
         if self._writer.is_closing():  # uvloop would raise a RuntimeError
             raise LinkError(f"{self.name}: the connection is lost")
         self._writer.write(data)
+
+    def publish(self, data: bytes, packet_id: bytes) -> None:
+        """Send a PUBLISH, or hold it while the broker has as many as it takes at a time.
+
+        Some brokers send more than they were told to. Half of the maximum is used: what is left of an
+        earlier connection counts, too, until its PUBREL has come.
+
+        Raises:
+            LinkError: the connection is lost.
+
+        """
+        if packet_id and len(self._unanswered) > self.connack.receive_maximum // 2:
+            self._held.append((packet_id, data))
+            return
+        if packet_id:
+            self._unanswered.add(packet_id)
+        self.write(data)
+
+    def answered(self, packet_id: bytes) -> None:
+        """The broker is done with a publish: the next one that is held may go. Raises LinkError."""
+        self._unanswered.discard(packet_id)
+        if self._held:
+            held_id, data = self._held.popleft()
+            self.publish(data, held_id)
 
     async def drain(self) -> None:
         """Wait until the broker takes more. Raises LinkError: the connection is lost."""

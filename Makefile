@@ -14,6 +14,7 @@ BIN := .venv/bin
 STAMPS := .make
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements.lock
 LOCKED := dev test lz4 kafka amqtt migrate spark s3 iceberg docs release demo
+REPAIR := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist
 SOURCES := $(shell find $(FOLDERS) -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 ## Use
@@ -207,22 +208,57 @@ lock: $(STAMPS)/release  ## write requirements.lock anew: the newest versions th
 dist: $(STAMPS)/release  ## build the source distribution and a wheel for Linux, checked, in dist/
 	@rm -rf dist build/dist
 	@$(BIN)/python -m build --outdir build/dist
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist build/dist/*.whl
+	@$(REPAIR) build/dist/*.whl
 	@cp build/dist/*.tar.gz dist/
 	@$(BIN)/python -m twine check --strict dist/*
 
-.PHONY: install-checks
-install-checks: dist  ## install the wheel into an empty environment, start it there, send and read a message
-	@$(BIN)/python -m tests.install.wheel dist/*.whl
+.PHONY: wheels
+wheels: dist  ## build wheels for the other Pythons from 3.11 to 3.14 that this machine has
+	@own=$$($(BIN)/python -c 'import sys; print(f"cp3{sys.version_info.minor}")'); .ci/pythons | while read -r python; do \
+	  [ "$$("$$python" -c 'import sys; print(f"cp3{sys.version_info.minor}")')" != "$$own" ] || continue; \
+	  rm -rf build/wheel && echo "penstock: building a wheel with $$python"; \
+	  $(BIN)/uv build --quiet --wheel --python "$$python" --out-dir build/wheel dist/penstock_gateway-*.tar.gz </dev/null; \
+	  $(REPAIR) build/wheel/*.whl; \
+	done
+
+.PHONY: client
+client: dist  ## build penstock-client, the SDK without a gateway: source, a wheel for Linux, a wheel in Python alone
+	@rm -rf build/client && deploy/client/build build/client
+	@$(BIN)/python -m build --outdir build/client/dist build/client
+	@PENSTOCK_NO_KERNELS=1 $(BIN)/python -m build --wheel --outdir build/client/dist build/client
+	@$(REPAIR) build/client/dist/*-linux_*.whl
+	@cp build/client/dist/*.tar.gz build/client/dist/*-none-any.whl dist/
+	@$(BIN)/python -m twine check --strict dist/penstock_client-*
 
 .PHONY: deb
 deb: dist  ## build a Debian package of the wheel in dist/; where lintian is installed, it must find nothing
-	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHON=$(BIN)/python deploy/debian/build dist/*.whl dist
+	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHON=$(BIN)/python deploy/debian/build dist/penstock_gateway-*-cp311-*.whl dist
 	@! command -v lintian >/dev/null || lintian --fail-on error,warning dist/*.deb
 
-.PHONY: deb-checks
-deb-checks: deb  ## unpack that package, judge its unit, start it with Debian's python3, send and read a message
-	@$(BIN)/python -m tests.install.deb dist/*.deb
+.PHONY: image
+image: deb  ## build a container image of that package in dist/; needs root, mmdebstrap and buildah
+	@if [ "$$(id -u)" = 0 ] && command -v mmdebstrap buildah >/dev/null; then \
+	  PYTHON=$(BIN)/python deploy/container/build dist/penstock_*.deb dist/penstock.oci.tar; \
+	else echo "penstock: no container image: that needs root, mmdebstrap and buildah"; fi
+
+.PHONY: manifests
+manifests:  ## write deploy/kubernetes/penstock.yaml anew from the chart (needs helm)
+	@helm template penstock deploy/helm/penstock --set serviceMonitor.enabled=true > deploy/kubernetes/penstock.yaml
+
+.PHONY: chart-checks
+chart-checks:  ## check the chart and the manifests (needs helm and kubeconform)
+	@helm lint --quiet --strict deploy/helm/penstock
+	@helm template penstock deploy/helm/penstock --set serviceMonitor.enabled=true | diff - deploy/kubernetes/penstock.yaml
+	@kubeconform -strict -summary -ignore-missing-schemas deploy/kubernetes/penstock.yaml
+
+.PHONY: install-checks
+install-checks: wheels client deb image  ## build all packages, and try each from nothing to a message
+	@$(BIN)/python -m tests.install dist $(ARGS)
+
+.PHONY: release
+release: install-checks  ## build and try all that is published, with checksums in dist/; nothing is published or tagged
+	@cd dist && rm -f SHA256SUMS && sha256sum -- * > SHA256SUMS
+	@echo "penstock: dist/ has version $$($(BIN)/python -c 'import penstock; print(penstock.__version__)')"
 
 .PHONY: readability
 readability: $(STAMPS)/docs  ## measure the prose: sentence lengths and Flesch reading ease
@@ -251,7 +287,7 @@ $(STAMPS)/venv:
 # The kernels are not built here but in place (below), by one route only.
 $(STAMPS)/project: $(STAMPS)/venv pyproject.toml setup.py requirements.lock
 	@echo "penstock: installing penstock and what it needs into .venv"
-	@PENSTOCK_NO_KERNELS=1 $(PIP) --no-build-isolation --editable .
+	@PENSTOCK_NO_KERNELS=1 $(PIP) --no-build-isolation --editable '.[tour]'
 	@touch $@
 
 $(STAMPS)/extras: $(STAMPS)/project
@@ -275,7 +311,7 @@ kernels: $(STAMPS)/kernels
 	@find $(FOLDERS) -name '*.cpython-*.so' | while read -r so; do [ -e "$${so%%.cpython-*}.pyx" ] || rm -v "$$so"; done
 
 $(STAMPS)/kernels: $(STAMPS)/project $(SOURCES)
-	@echo "penstock: compiling the kernels (the first time, one to three minutes on two cores)"
+	@echo "penstock: compiling the kernels, first to C, then each C file (one to three minutes on two idle cores)"
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 

@@ -10,7 +10,6 @@ The rest of the packaging is in pyproject.toml. Environment variables change wha
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from pathlib import Path
@@ -110,7 +109,8 @@ if __name__ == "__main__":
             language_level=3,
             shared_utility_qualified_name=SHARED,
             nthreads=CORES,
-            quiet="-q" in sys.argv,
+            # Also with -q: it says [i/n] of each file that it translates.
+            quiet=False,
             compiler_directives={
                 "boundscheck": False,
                 "wraparound": False,

@@ -57,6 +57,11 @@ def _add_doctor(doctor: Parser) -> None:
         "Say what is unsafe or wrong with the configuration, this machine, and the gateway that answers at "
         "--url. The exit code is 1 when there is an error."
     )
+    doctor.add_argument(
+        "--probe",
+        action="store_true",
+        help="only ask whether that gateway is ready, as health checks do: no login, exit code 0 or 1",
+    )
     add_sources(doctor)
     add_target(doctor)
     doctor.set_defaults(run=_doctor)
@@ -72,6 +77,10 @@ def _named(kind: str, item: dict[str, Any]) -> str:
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
+    if parsed.probe:
+        with Client(parsed.url) as client:
+            print("\n".join(client.lines("/readyz")))
+        return 0
     found = list(examine(loaded(parsed).config))
     try:
         with Client(parsed.url) as client:

@@ -18,7 +18,7 @@ MOST_BYTES = 10_000_000
 _BASELINE = "qemu-x86_64"
 _CPU = "qemu64"
 """A CPU with SSE2 and SSE3 and nothing later."""
-_CLIENT_PARTS = """
+CLIENT_PARTS = """
 import importlib, pkgutil, sys
 import penstock
 for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
@@ -69,7 +69,7 @@ def check_client(client: Path, wheel: Path, python: str) -> None:
         folder = Path(text)
         made = environment(folder / "client", python, str(client))
         kind = "pure" if client.name.endswith("-none-any.whl") else "compiled"
-        subprocess.run([str(made), "-I", "-c", _CLIENT_PARTS, kind], check=True)
+        subprocess.run([str(made), "-I", "-c", CLIENT_PARTS, kind], check=True)
         server = environment(folder / "env", python, str(wheel))
         with gateway([str(server.with_name("penstock"))], folder) as url:
             send_and_read([str(made)], url, folder)

@@ -12,12 +12,11 @@ from penstock.config.kinds import (
     Choice,
     Count,
     Listen,
-    Names,
     Switch,
     WholeSeconds,
     option,
 )
-from penstock.config.sections.listener import TlsListener
+from penstock.config.sections.listener import WS_ORIGINS, WS_PATHS, TlsListener
 from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Amqp"]
@@ -61,21 +60,9 @@ class Amqp(TlsListener):
     )
     ws_paths: tuple[str, ...] = field(
         default=("/amqp", "/ws"),
-        metadata=option(
-            Names(),
-            'Paths at which WebSocket clients may connect; "*" = any.',
-            when="clients are set to another path",
-        ),
+        metadata=WS_PATHS,
     )
-    ws_origins: tuple[str, ...] = field(
-        default=(),
-        metadata=option(
-            Names(),
-            'Origins of pages whose scripts may connect over WebSocket, such as "https://example.org"; '
-            "empty = any. Clients that send no Origin are no browsers and may always connect.",
-            when="only your own pages may connect",
-        ),
-    )
+    ws_origins: tuple[str, ...] = field(default=(), metadata=WS_ORIGINS)
     address_v1: bool = field(
         default=False,
         metadata=option(

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Final
 
-from penstock.config.kinds import Address, Listen, option
+from penstock.config.kinds import Address, Listen, Names, option
 from penstock.lazy_dataclass import dataclass
 
-__all__ = ["Listener", "TlsListener"]
+__all__ = ["WS_ORIGINS", "WS_PATHS", "Listener", "TlsListener"]
+
+WS_PATHS: Final = option(
+    Names(),
+    'Paths at which WebSocket clients may connect; "*" = any.',
+    when="clients are set to another path",
+)
+WS_ORIGINS: Final = option(
+    Names(),
+    'Origins of pages whose scripts may connect over WebSocket, such as "https://example.org"; empty = any. '
+    "Clients that send no Origin are no browsers and may always connect.",
+    when="only your own pages may connect",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from penstock.config.kinds import (
     Choice,
     Count,
     Listen,
-    Names,
     Pairs,
     Seconds,
     Switch,
@@ -20,7 +19,7 @@ from penstock.config.kinds import (
     WholeSeconds,
     option,
 )
-from penstock.config.sections.listener import TlsListener
+from penstock.config.sections.listener import WS_ORIGINS, WS_PATHS, TlsListener
 from penstock.lazy_dataclass import dataclass
 
 __all__ = ["Mqtt"]
@@ -73,21 +72,9 @@ class Mqtt(TlsListener):
     )
     ws_paths: tuple[str, ...] = field(
         default=("/mqtt", "/ws"),
-        metadata=option(
-            Names(),
-            'Paths at which WebSocket clients may connect; "*" = any.',
-            when="clients are set to another path",
-        ),
+        metadata=WS_PATHS,
     )
-    ws_origins: tuple[str, ...] = field(
-        default=(),
-        metadata=option(
-            Names(),
-            'Origins of pages whose scripts may connect over WebSocket, such as "https://example.org"; '
-            "empty = any. Clients that send no Origin are no browsers and may always connect.",
-            when="only your own pages may connect",
-        ),
-    )
+    ws_origins: tuple[str, ...] = field(default=(), metadata=WS_ORIGINS)
     cert_login: bool = field(
         default=False,
         metadata=option(

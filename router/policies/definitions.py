@@ -10,6 +10,7 @@ queue type does not support.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from typing import Final
 
 from penstock.lazy_dataclass import dataclass
@@ -193,12 +194,15 @@ def setting_names() -> list[str]:
 def definition_schema(*, operator: bool) -> dict[str, object]:
     """A JSON Schema of what `check_definition` takes."""
     keys = sorted(_OPERATOR_KEYS if operator else _KEYS)
-    return {
+    schema: dict[str, object] = {
         "type": "object",
         "properties": {key: dict(_KEYS[key][0].schema) for key in keys},
         "additionalProperties": False,
         "minProperties": 1,
     }
+    if pairs := [list(two) for two in combinations(sorted(FEDERATION & {*keys}), 2)]:
+        schema["not"] = {"anyOf": [{"required": two} for two in pairs]}
+    return schema
 
 
 _NOT_OF_QUEUES: Final = FEDERATION | {"alternate-exchange", RETENTION_SECONDS, RETENTION_BYTES}

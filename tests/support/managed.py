@@ -36,8 +36,11 @@ _DEFINED = (
     ("permissions/%2F/ann", {"configure": ".*", "write": ".*", "read": ".*"}),
     ("topic-permissions/%2F/ann", {"exchange": "amq.topic", "write": ".*", "read": ".*"}),
     ("vhost-limits/%2F/max-queues", {"value": 500}),
-    ("policies/%2F/p", {"pattern": "^q", "definition": {"message-ttl": 100000}, "apply-to": "queues"}),
-    ("operator-policies/%2F/p", {"pattern": "^q", "definition": {"max-length": 1000}, "apply-to": "queues"}),
+    ("policies/%2F/p", {"pattern": "^work", "definition": {"message-ttl": 100000}, "apply-to": "queues"}),
+    (
+        "operator-policies/%2F/p",
+        {"pattern": "^work", "definition": {"max-length": 1000}, "apply-to": "queues"},
+    ),
     ("global-parameters/g", {"value": {"a": 1}}),
 )
 
@@ -51,13 +54,16 @@ def all_kinds(gateway: Gateway, api: Api) -> Iterator[None]:
         assert answer.status_code < 300, (path, answer.text)
 
     dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
-    put("queues/%2F/q", {"durable": True, "arguments": {"x-queue-type": "quorum", **dead}})
+    put("queues/%2F/work", {"durable": True, "arguments": {"x-queue-type": "quorum", **dead}})
     for path, body in _DEFINED:
         put(path, body)
-    put("bindings/%2F/e/orders/q/q", {"routing_key": "k"}, "POST")
+    put("bindings/%2F/e/orders/q/work", {"routing_key": "k"}, "POST")
     put("bindings/%2F/e/orders/e/amq.topic", {"routing_key": "k"}, "POST")
     shovel = {"src-uri": "amqp://", "src-queue": "dead", "dest-uri": "amqp://127.0.0.1:1", "dest-queue": "q2"}
     put("parameters/shovel/%2F/sh", {"value": shovel})
+    put("parameters/federation-upstream/%2F/up", {"value": {"uri": "amqp://127.0.0.1:1"}})
+    federated = {"pattern": "^orders$", "definition": {"federation-upstream": "up"}, "apply-to": "exchanges"}
+    put("policies/%2F/federated", federated)
     with (
         httpx.Client(
             base_url=f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/", auth=("guest", "guest")
@@ -66,19 +72,19 @@ def all_kinds(gateway: Gateway, api: Api) -> Iterator[None]:
         Device(gateway.mqtt_port, "device") as device,
         sync.connect(f"penstock://guest:guest@127.0.0.1:{gateway.ports['native']}"),
     ):
-        webhook = {"source": {"queue": "q"}, "url": "https://127.0.0.1:9/", "verify": "none"}
+        webhook = {"source": {"queue": "work"}, "url": "https://127.0.0.1:9/", "verify": "none"}
         assert data.put("webhooks/w", json=webhook).status_code == 201
         assert data.put("streams/s/subscriptions/n", json={}).status_code == 201
         channel = connection.channel()
         channel.confirm_delivery()
-        for key in ("q", "dead", "s"):
+        for key in ("work", "dead", "s"):
             channel.basic_publish("", key, b"x", pika.BasicProperties(headers={"a": 1}))
         channel.basic_qos(prefetch_count=10)
         channel.basic_consume("s", lambda *_: None, arguments={"x-stream-offset": "first"})
         device.subscribe("a/#", 1)
         device.publish("r/t", "x", 1, retain=True)
-        channel.basic_consume("q", lambda *_: None)
-        until(lambda: len(api.get("consumers")) == 3)
+        channel.basic_consume("work", lambda *_: None)
+        until(lambda: len(api.get("consumers")) == 3 and api.get("federation-links"))
         yield
 
 
@@ -86,9 +92,9 @@ def places(api: Api, path: str) -> dict[str, str]:
     """A path's names, of the things that `all_kinds` made."""
     names = {
         "vhost": "%2F",
-        "name": "q",
+        "name": "work",
         "source": "orders",
-        "destination": "amq.topic" if "/e/{destination}" in path else "q",
+        "destination": "amq.topic" if "/e/{destination}" in path else "work",
         "props": "k",
         "user": "ann",
         "limit": "max-queues",

@@ -11,6 +11,7 @@ from typing import Any, Final
 from penstock.protocols.links.amqp.uri import MASK, UriError, masked, parse_uri
 
 __all__ = [
+    "SCHEMAS",
     "Check",
     "any_of",
     "flag",
@@ -28,6 +29,8 @@ __all__ = [
 Check = Callable[[Any], str]
 """From the value of a term to a mistake in it; "" = there is none."""
 
+SCHEMAS: Final[dict[Check, dict[str, Any]]] = {}
+"""The values that a check takes, as JSON Schema."""
 _URIS: Final = ("uri", "src-uri", "dest-uri")
 
 
@@ -37,6 +40,7 @@ def any_of(*words: str) -> Check:
     def check(value: Any) -> str:
         return "" if value in words else f"should be one of {', '.join(words)}"
 
+    SCHEMAS[check] = {"enum": list(words)}
     return check
 
 
@@ -125,3 +129,16 @@ def unmasked(value: Any, known: Any) -> Any:
         if name in known and found.get(name) == _masked(known[name]):
             found[name] = known[name]
     return found
+
+
+_URI: Final[dict[str, Any]] = {"type": "string", "description": "A URI of AMQP, such as amqp://."}
+SCHEMAS.update(
+    {
+        text: {"type": "string"},
+        flag: {"type": "boolean"},
+        table: {"type": "object"},
+        number: {"type": "number", "minimum": 0, "exclusiveMaximum": 2**31},
+        prefetch: {"type": "integer", "minimum": 1, "maximum": 65535},
+        uris: {"anyOf": [_URI, {"type": "array", "items": _URI, "minItems": 1}]},
+    }
+)

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.links.amqp.parameters import (
+    SCHEMAS,
     Check,
     any_of,
     flag,
@@ -162,21 +163,15 @@ _TERMS: Final[dict[str, Check]] = {
 }
 
 
-_TEXT: Final[dict[str, Any]] = {"type": "string"}
-_URI: Final[dict[str, Any]] = {**_TEXT, "description": "A URI of AMQP, such as amqp://."}
-_SCHEMAS: Final[dict[Check, dict[str, Any]]] = {
+_SCHEMAS: Final[Mapping[Check, dict[str, Any]]] = {
+    **SCHEMAS,
     _protocol: {"const": "amqp091"},
-    uris: {"anyOf": [_URI, {"type": "array", "items": _URI, "minItems": 1}]},
-    text: _TEXT,
-    table: {"type": "object"},
-    prefetch: {"type": "integer", "minimum": 1, "maximum": 65535},
     _delete_after: {
         "anyOf": [
             {"enum": ["never", "queue-length"]},
             {"type": "integer", "minimum": 0, "maximum": 2**53 - 1},
         ]
     },
-    flag: {"type": "boolean"},
     _properties: {
         "type": "object",
         "properties": {
@@ -185,10 +180,7 @@ _SCHEMAS: Final[dict[Check, dict[str, Any]]] = {
         },
         "additionalProperties": False,
     },
-    _ack_mode: {"enum": list(_ACK_MODES)},
-    number: {"type": "number", "minimum": 0, "exclusiveMaximum": 2**31},
 }
-"""The values that a check takes, as JSON Schema."""
 
 
 def shovel_schema() -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, cast
 
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.links.amqp.parameters import (
+    SCHEMAS,
     Check,
     any_of,
     flag,
@@ -29,7 +30,7 @@ from penstock.protocols.links.amqp.parameters import (
 from penstock.protocols.links.amqp.settings import AckMode
 from penstock.router.authorization.patterns import compile_pattern
 
-__all__ = ["ALL", "Upstream", "check_set", "check_upstream", "upstreams_of"]
+__all__ = ["ALL", "Upstream", "check_set", "check_upstream", "set_schema", "upstream_schema", "upstreams_of"]
 
 ALL: Final = "all"
 """The name of the set of all upstreams."""
@@ -98,6 +99,25 @@ class Upstream:
 def check_upstream(value: Any) -> None:
     """Raises ValueError: it is no value of an upstream; a line for each mistake."""
     _refuse(mistakes_of(value, _UPSTREAM, ("uri",), "federation-upstream"))
+
+
+def upstream_schema() -> dict[str, Any]:
+    """A JSON Schema of what `check_upstream` takes."""
+    return _schema(_UPSTREAM, "uri")
+
+
+def set_schema() -> dict[str, Any]:
+    """A JSON Schema of what `check_set` takes."""
+    return {"type": "array", "items": _schema(_MEMBER, "upstream")}
+
+
+def _schema(terms: Mapping[str, Check], needed: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {name: SCHEMAS[check] for name, check in terms.items()},
+        "required": [needed],
+        "additionalProperties": False,
+    }
 
 
 def check_set(value: Any) -> None:

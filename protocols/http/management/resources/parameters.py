@@ -15,6 +15,7 @@ from penstock.protocols.http.server.messages import HttpError, Request, Response
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.links.amqp.parameters import shown
 from penstock.protocols.links.amqp.settings import shovel_schema
+from penstock.protocols.links.amqp.upstreams import set_schema, upstream_schema
 from penstock.protocols.links.federation import UPSTREAM_SET
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.parameters import Parameter
@@ -34,7 +35,11 @@ _ONE: Final = "/api/parameters/{component}/{vhost}/{name}"
 @cache
 def parameter_body() -> Body:
     """The body of a parameter."""
-    return Body({"value": Given({**shovel_schema(), "description": "Of the component shovel."})}, "value")
+    value = {
+        "description": "Of its component: shovel, federation-upstream or federation-upstream-set.",
+        "anyOf": [shovel_schema(), upstream_schema(), set_schema()],
+    }
+    return Body({"value": Given(value)}, "value")
 
 
 def add(api: Management) -> None:

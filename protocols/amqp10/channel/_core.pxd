@@ -98,7 +98,7 @@ cdef class IncomingCore:
     cdef public bint gathering          # a message is not whole yet: of it,
     cdef public bytearray gathered      # the parts that came; they count in ConnectionCore.gathered, too
     cdef public uint32_t first_id       # the number
-    cdef public bint first_settled      # whether its first transfer said that it is settled
+    cdef public bint part_settled       # whether one of its transfers said that it is settled
     cdef public object first_state      # the state of its first transfer
     cdef public bytes key               # the key block of all messages; None: each has its own
     cdef public dict places             # key blocks of addresses that messages named, when each has its own

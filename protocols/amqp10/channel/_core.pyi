@@ -124,8 +124,8 @@ class IncomingCore:
     """The parts of it that came; they count in `ConnectionCore.gathered`, too."""
     first_id: int
     """Its number."""
-    first_settled: bool
-    """Its first transfer said that it is settled."""
+    part_settled: bool
+    """One of its transfers said that it is settled."""
     first_state: Any
     """The state of its first transfer."""
     key: bytes | None

@@ -35,6 +35,7 @@ from penstock.protocols.amqp10.codec.performatives import (
     Error,
     Flow,
     Modified,
+    Received,
     Source,
     Target,
     TransactionalState,
@@ -166,9 +167,9 @@ class Channel(ChannelCore):
             return  # of a sender: outcomes of what it sent are ours to say
         first = disposition.first
         last = first if disposition.last is None else disposition.last
-        if disposition.state is None and not disposition.settled:
-            return
         state = disposition.state
+        if (state is None or isinstance(state, Received)) and not disposition.settled:
+            return  # it has no outcome yet
         if isinstance(state, TransactionalState):
             count = self._settle_within(state, first, last)
         else:

@@ -78,15 +78,21 @@ class IncomingLink(IncomingCore):
                 raise LinkError(
                     "amqp:link:transfer-limit-exceeded", f"more than {self.most} messages at once"
                 )
-            self.first_id, self.first_settled = transfer.delivery_id, bool(transfer.settled)
-            self.first_state = transfer.state
+            self.first_id, self.first_state = transfer.delivery_id, transfer.state
+            self.part_settled = False
             self.gathering = True
+        elif transfer.delivery_id not in (None, self.first_id):
+            raise LinkError(
+                "amqp:invalid-field",
+                f"a transfer of delivery {transfer.delivery_id} before delivery {self.first_id} is whole",
+            )
+        self.part_settled = self.part_settled or transfer.settled is True
         self._gather(payload)
         if transfer.more and not transfer.aborted:
             return
         whole, state = bytes(self.gathered), self.first_state
         self.drop_parts()
-        settled = self.first_settled or bool(transfer.settled)
+        settled = self.part_settled
         self.delivery_count = (self.delivery_count + 1) & 0xFFFFFFFF
         self.credit -= 1
         if not transfer.aborted:

@@ -8,6 +8,7 @@ Source: AMQP 1.0 part 2 section 2.6, part 3 section 3.4; `subscriptions.dispatch
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import PenstockError
@@ -65,6 +66,9 @@ class OutgoingLink(OutgoingCore):
             self.filtered = filters.look
         self.priority = _priority(attach)
         """Higher ones are served first."""
+        subscription = self._subscription
+        lasts = subscription is not None and subscription.durable and not subscription.ends_with_link
+        source.expiry_policy, source.timeout = "never" if lasts else "link-detach", 0
         source.outcomes = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list") + (
             "amqp:modified:list",
         )
@@ -248,6 +252,9 @@ class OutgoingLink(OutgoingCore):
             self.attached = False
             self.queue.detach(self)
         self.channel.give_back(self, self.channel.session.vanished)
+        if self._subscription is not None and self._subscription.ends_with_link:
+            with suppress(PenstockError):  # a user who may not delete its queue any more leaves it
+                self._subscription.closed()
         self.channel.session.schedule()
 
     def closed(self) -> None:

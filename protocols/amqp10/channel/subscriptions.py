@@ -32,6 +32,7 @@ __all__ = ["Subscription", "find_subscription", "is_subscription"]
 
 _PREFIX: Final = "subscription"
 _FILTERS: Final = "x-filters"
+_LINK_DETACH: Final = "link-detach"
 _NAME_MAX: Final = 255
 
 
@@ -49,6 +50,7 @@ class Subscription:
         self._arguments: Arguments = {_FILTERS: filters} if filters else {}
         self.durable = source.durable > 0
         self.shared = "shared" in source.capabilities
+        self.ends_with_link = self.durable and source.expiry_policy == _LINK_DETACH
         self.name = _name(session, attach.name, source.capabilities)
 
     def subscribe(self, place: Place) -> Queue:
@@ -71,7 +73,7 @@ class Subscription:
         return vhost.queue(self.name, session.actor)
 
     def closed(self) -> None:
-        """Its link was closed: a durable one ends with its last link."""
+        """Its last link is over, and so is it."""
         vhost = self._session.vhost
         entry = vhost.queues.get(self.name)
         if entry is not None and self.durable and not entry.queue.consumer_count:

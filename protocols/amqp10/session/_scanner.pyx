@@ -189,6 +189,8 @@ cdef class Scanner(ConnectionCore):
             return False
         if not (known or link.gathering) or link.first_state is not None:
             return False
+        if link.gathering and known and delivery != link.first_id:
+            return False
         size = end - p
         if <uint64_t>size > self.message_max or self.gathered > self.message_max - <uint64_t>size:
             return False
@@ -197,19 +199,20 @@ cdef class Scanner(ConnectionCore):
         if not link.gathering:
             link.gathering = True
             link.first_id = delivery
-            link.first_settled = settled
+            link.part_settled = False
         gathered = link.gathered
         whole = PyByteArray_GET_SIZE(gathered) + size
         PyByteArray_Resize(gathered, whole)
         memcpy(PyByteArray_AS_STRING(gathered) + whole - size, p, size)
         self.gathered += <uint64_t>size
         if more:
+            link.part_settled = link.part_settled or settled
             channel.next_incoming += 1
             channel.window -= 1
             channel.took_frame()
             return True
         taken = self.publish(
-            channel, link, link.first_id, link.first_settled or settled, <const uint8_t*>PyByteArray_AS_STRING(gathered), whole
+            channel, link, link.first_id, link.part_settled or settled, <const uint8_t*>PyByteArray_AS_STRING(gathered), whole
         )
         if not taken:                           # Python takes this frame, too
             PyByteArray_Resize(gathered, whole - size)

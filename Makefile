@@ -241,14 +241,10 @@ image: deb  ## build a container image of that package in dist/; needs root, mmd
 	  PYTHON=$(BIN)/python deploy/container/build dist/penstock_*.deb dist/penstock.oci.tar; \
 	else echo "penstock: no container image: that needs root, mmdebstrap and buildah"; fi
 
-.PHONY: manifests
-manifests:  ## write deploy/kubernetes/penstock.yaml anew from the chart (needs helm)
-	@helm template penstock deploy/helm/penstock --set serviceMonitor.enabled=true > deploy/kubernetes/penstock.yaml
-
 .PHONY: chart-checks
-chart-checks:  ## check the chart and the manifests (needs helm and kubeconform)
+chart-checks:  ## check the Helm chart and the manifests of Kubernetes (needs helm and kubeconform)
 	@helm lint --quiet --strict deploy/helm/penstock
-	@helm template penstock deploy/helm/penstock --set serviceMonitor.enabled=true | diff - deploy/kubernetes/penstock.yaml
+	@helm template penstock deploy/helm/penstock --set serviceMonitor.enabled=true | kubeconform -strict -summary -ignore-missing-schemas
 	@kubeconform -strict -summary -ignore-missing-schemas deploy/kubernetes/penstock.yaml
 
 .PHONY: install-checks

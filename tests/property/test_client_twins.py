@@ -41,7 +41,7 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def both(name: str, *arguments: Any) -> Any:
-    """The answers of both modules of tables."""
+    """The word of both modules of tables about it."""
     said = outcome(getattr(_tables, name), *arguments)
     assert outcome(getattr(TWINS._tables, name), *arguments) == said
     return said

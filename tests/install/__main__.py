@@ -2,7 +2,8 @@
 
     python -m tests.install DIST
 
-DIST has the packages. A way that this machine cannot run is named at the end, with the reason. The exit code is 1 when a way does not work.
+DIST has the packages. A way that this machine cannot run is named at the end, with the reason. The exit code
+is 1 when a way does not work.
 """
 
 from __future__ import annotations

@@ -150,6 +150,8 @@ migrate-checks: $(STAMPS)/extras kernels peers  ## move a live RabbitMQ with a m
 link-checks: $(STAMPS)/extras kernels peers  ## shovels and federation with RabbitMQ, bridges to Mosquitto and back, each over 20 kills of either
 	$(BIN)/python -m tests.crash.shovels $(ARGS)
 	$(BIN)/python -m tests.crash.federation
+	$(BIN)/python -m tests.crash.native_shovels
+	$(BIN)/python -m tests.crash.native_shovels --rate
 	$(BIN)/python -m tests.crash.bridges
 	$(BIN)/python -m tests.crash.bridges --mosquitto-too
 	$(BIN)/python -m tests.crash.bridges --protocol mqttv50 --tls

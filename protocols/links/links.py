@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.config.bridges import Bridge as Settings
     from penstock.protocols.links.amqp.shovel import Shovel
     from penstock.protocols.links.mqtt.bridge import Bridge
+    from penstock.protocols.links.native.shovel import NativeShovel
     from penstock.protocols.listening.registry import Registry
     from penstock.router.broker import Broker
 
@@ -151,21 +152,21 @@ class Links:
 
     def _begin(self, parameter: Parameter, old: asyncio.Task[None] | None) -> None:
         """Run a link, once the `old` one of its name is over."""
-        from penstock.protocols.links.amqp.shovel import Shovel
-
         user = parameter.user or self._broker.users.default_user
-        link = Shovel(
-            parameter.vhost,
-            parameter.name,
-            shovel_settings(parameter.value),
-            user,
-            self._local,
-            self._cluster,
-        )
+        settings = shovel_settings(parameter.value)
+        link: Shovel | NativeShovel
+        if settings.native:
+            from penstock.protocols.links.native.shovel import NativeShovel
+
+            link = NativeShovel(parameter.vhost, parameter.name, settings, user, self._local)
+        else:
+            from penstock.protocols.links.amqp.shovel import Shovel
+
+            link = Shovel(parameter.vhost, parameter.name, settings, user, self._local, self._cluster)
         task = asyncio.get_running_loop().create_task(self._run(link, old))
         self._links[parameter.vhost, parameter.name] = link, task
 
-    async def _run(self, link: Shovel, old: asyncio.Task[None] | None) -> None:
+    async def _run(self, link: Shovel | NativeShovel, old: asyncio.Task[None] | None) -> None:
         if old is not None:
             await asyncio.wait([old])
         await link.run()

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Local"]
 
-_LISTENERS: Final = {"amqp": ("amqp", "amqps"), "mqtt": ("mqtt", "mqtts", "mqtt_unix", "ws", "wss")}
+_LISTENERS: Final = {
+    "amqp": ("amqp", "amqps"),
+    "native": ("native", "natives"),
+    "mqtt": ("mqtt", "mqtts", "mqtt_unix", "ws", "wss"),
+}
 """By front end, the listeners that may count the connection."""
 
 
@@ -54,7 +58,7 @@ class Local:
         return None if entry is None else entry.queue.ready_count
 
     async def connect(self, protocol: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the front end `protocol`: "amqp" or "mqtt".
+        """A connection to the front end `protocol`: "amqp", "mqtt" or "native".
 
         Raises:
             LinkError: it listens nowhere.

@@ -1,7 +1,7 @@
 """The value of a parameter `shovel`, checked as RabbitMQ checks it.
 
 Source: rabbitmq.com/docs/shovel-dynamic; rabbit_shovel_parameters. `src-protocol` and `dest-protocol` are
-amqp091 only.
+amqp091, or both penstock.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from penstock.protocols.links.amqp.parameters import (
 from penstock.protocols.links.amqp.uri import Uri, parse_uri
 
 __all__ = [
+    "NATIVE",
     "AckMode",
     "Destination",
     "ShovelSettings",
@@ -40,6 +41,8 @@ AckMode = Literal["on-confirm", "on-publish", "no-ack"]
 """When a message is settled at its source."""
 _ACK_MODES: Final = get_args(AckMode)
 _URIS: Final = ("src-uri", "dest-uri")
+NATIVE: Final = "penstock"
+"""The native protocol, as `src-protocol` and `dest-protocol`; the others are RabbitMQ's."""
 _PREFETCH: Final = 1000
 _RECONNECT_S: Final = 5.0
 _PROPERTIES: Final = {
@@ -98,6 +101,8 @@ class ShovelSettings:
 
     source: Source
     destination: Destination
+    native: bool = False
+    """Whether both ends speak the native protocol."""
     ack_mode: AckMode = "on-confirm"
     reconnect_delay_s: float = _RECONNECT_S
     """The first pause after a fault; 0 = it stays down."""
@@ -116,7 +121,7 @@ def _delete_after(value: Any) -> str:
 def _protocol(value: Any) -> str:
     if value in ("amqp10", "local"):
         return f"{value} is not supported by shovels here: use amqp091"
-    return "" if value == "amqp091" else "should be amqp091"
+    return "" if value in ("amqp091", NATIVE) else f"should be amqp091 or {NATIVE}"
 
 
 def _properties(value: Any) -> str:
@@ -161,6 +166,15 @@ _TERMS: Final[dict[str, Check]] = {
     "add-timestamp-header": flag,
     "publish-properties": _properties,
 }
+
+
+_NATIVE_TERMS: Final = frozenset(
+    {
+        *("src-protocol", "src-uri", "src-queue", "src-prefetch-count", "reconnect-delay"),
+        *("dest-protocol", "dest-uri", "dest-queue", "dest-exchange", "dest-exchange-key"),
+    }
+)
+"""Terms of shovels by the native protocol."""
 
 
 _SCHEMAS: Final[Mapping[Check, dict[str, Any]]] = {
@@ -209,14 +223,34 @@ def shovel_settings(value: Mapping[str, Any]) -> ShovelSettings:
         mistakes.append("Must specify 'src-exchange' or 'src-queue'")
     if "dest-queue" in value and "dest-exchange" in value:
         mistakes.append("Cannot specify 'dest-exchange' and 'dest-queue'")
+    if not mistakes:
+        mistakes += _of_protocols(value)
     if mistakes:
         raise ValueError("\n".join(mistakes))
     return ShovelSettings(
+        native=value.get("src-protocol") == NATIVE,
         source=_source(value),
         destination=_destination(value),
         ack_mode=cast("AckMode", value.get("ack-mode", "on-confirm")),
         reconnect_delay_s=float(value.get("reconnect-delay", _RECONNECT_S)),
     )
+
+
+def _of_protocols(value: Mapping[str, Any]) -> list[str]:
+    """Mistakes about the protocols of the ends."""
+    is_native = NATIVE in (value.get("src-protocol"), value.get("dest-protocol"))
+    mistakes = []
+    if is_native and value.get("src-protocol") != value.get("dest-protocol"):
+        mistakes.append(f"src-protocol and dest-protocol should both be {NATIVE}, or neither")
+    for name in _URIS:
+        if any(parse_uri(one).native != is_native for one in listed(value[name])):
+            scheme = "penstock:// or penstocks://" if is_native else "amqp:// or amqps://"
+            mistakes.append(f"{name} should begin with {scheme}")
+    if is_native and (others := sorted(set(value) - _NATIVE_TERMS)):
+        mistakes.append(f"{', '.join(others)}: not with the protocol {NATIVE}")
+    if is_native and not ("dest-queue" in value or {"dest-exchange", "dest-exchange-key"} <= set(value)):
+        mistakes.append("Must specify 'dest-queue', or 'dest-exchange' and 'dest-exchange-key'")
+    return mistakes
 
 
 def _source(value: Mapping[str, Any]) -> Source:

@@ -38,6 +38,8 @@ _PARAMETERS: Final = frozenset(
 )
 _PASSWORD: Final = re.compile(r"(?<=://)([^/?#@]*?):([^/?#]*)@")
 _TIMEOUT_S: Final = 60.0
+_PORTS: Final = {"amqp": 5672, "amqps": 5671, "penstock": 15690, "penstocks": 15691}
+"""By scheme, the port where a URI has none."""
 
 
 class UriError(ValueError):
@@ -55,6 +57,8 @@ class Uri:
     password: str = "guest"
     vhost: str = "/"
     tls: bool = False
+    native: bool = False
+    """The native protocol is spoken there, and not AMQP."""
     parameters: dict[str, str] = field(default_factory=dict)
     heartbeat_s: int = 10
     timeout_s: float = _TIMEOUT_S
@@ -64,19 +68,21 @@ class Uri:
 def parse_uri(text: str) -> Uri:
     """Read a URI. Raises UriError: the text is none; the message has no password."""
     scheme, colon, _ = text.partition("://")
-    if not colon or scheme.lower() not in ("amqp", "amqps"):
-        raise UriError("it begins with amqp:// or amqps://")
+    if not colon or scheme.lower() not in _PORTS:
+        raise UriError(
+            "it begins with amqp:// or amqps://, or of a penstock with penstock:// or penstocks://"
+        )
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
         raise UriError("its host or port cannot be read") from error
-    tls = scheme.lower() == "amqps"
+    tls = scheme.lower() in ("amqps", "penstocks")
     if parts.path.count("/") > 1:
         raise UriError("a vhost with a slash is written with %2F")
     vhost = unquote(parts.path[1:]) if len(parts.path) > 1 else "" if parts.path and parts.hostname else "/"
     if tls and not parts.hostname:
-        raise UriError("amqps:// needs a host")
+        raise UriError(f"{scheme}:// needs a host")
     parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
     if unknown := sorted(set(parameters) - _PARAMETERS):
         raise UriError(f"the parameter {unknown[0]} is unknown")
@@ -88,7 +94,8 @@ def parse_uri(text: str) -> Uri:
         raise UriError("auth_mechanism is plain or external")
     return Uri(
         host=parts.hostname or "",
-        port=port or (5671 if tls else 5672),
+        port=port or _PORTS[scheme.lower()],
+        native=scheme.lower().startswith("penstock"),
         user=unquote(parts.username) if parts.username is not None else "guest",
         password=unquote(parts.password) if parts.password is not None else "guest",
         vhost=vhost,

@@ -199,11 +199,11 @@ class Producing:
 
     def _admit_numbered(self, producer: Producer, number: int, count: int) -> int | None:
         missing = self._numbered[producer.id]
-        if count != 1 or number >= 2**63:
+        if number >= 2**63:
             error = RequestError(
                 "out_of_sequence",
-                f"{count} messages with the number {number}",
-                remedy="a producer that numbers messages itself sends each in a batch of its own, below 2^63",
+                f"a batch with the number {number}",
+                remedy="a producer that numbers messages itself has numbers below 2^63",
             )
         elif missing is not None and number > missing:
             # It would be a duplicate, once this one is there.

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import orjson
 
+from penstock.router._tables import from_json, to_json
 from penstock.router.names import text, wire
 
 __all__ = ["Arguments", "MessageHeaders", "decode_table", "encode_table", "same_value"]
@@ -43,10 +44,6 @@ class MessageHeaders(dict[str, Any]):
 
 _DEPTH_MAX: Final = 64
 _EMPTY: Final = b'{"o":{}}'
-_SIMPLE: Final = frozenset({int, bool, type(None)})
-"""Types of values that JSON has, whatever the value."""
-_PLAIN: Final = _SIMPLE | {str, float}
-"""Types of decoded JSON that stand for themselves."""
 
 
 def same_value(left: object, right: object) -> bool:
@@ -78,14 +75,14 @@ def encode_table(table: Arguments) -> bytes:
     """
     if not table:
         return _EMPTY
-    encoded = orjson.dumps(_plain(table, 0), option=orjson.OPT_SORT_KEYS)
+    encoded = orjson.dumps(to_json(table, 0, _name, _plain), option=orjson.OPT_SORT_KEYS)
     # orjson's bytes keep the room they were written in (some 4 KiB each); 100,000 are kept.
     return memoryview(encoded).tobytes()
 
 
 def decode_table(data: bytes) -> dict[str, Any]:
     """The table that `encode_table` made these bytes of."""
-    table = _value(orjson.loads(data))
+    table = from_json(orjson.loads(data), _value)
     if not isinstance(table, dict):
         raise ValueError("not an encoded table")
     return table
@@ -115,14 +112,9 @@ def _is_utf8(value: str) -> bool:
 
 
 def _plain(value: object, depth: int) -> object:
+    """Of a value that is no ordinary one."""
     if depth > _DEPTH_MAX:
         raise ValueError(f"a table nested deeper than {_DEPTH_MAX}")
-    # A start reads and makes hundreds of thousands of these: the ordinary ones by their type.
-    kind = type(value)
-    if kind in _SIMPLE:
-        return value
-    if kind is str and value.isascii():  # type: ignore[attr-defined]
-        return value
     match value:
         case None | bool() | int():
             return value
@@ -137,23 +129,19 @@ def _plain(value: object, depth: int) -> object:
         case Decimal():
             return {"d": str(value)}
         case list() | tuple():
-            return [_plain(item, depth + 1) for item in value]
+            return to_json(list(value), depth, _name, _plain)
         case Mapping():
-            return {"o": {_name(key): _plain(item, depth + 1) for key, item in value.items()}}
+            return to_json(dict(value), depth, _name, _plain)
     raise ValueError(f"a table cannot hold a {type(value).__name__}")
 
 
 def _value(data: object) -> object:
-    if isinstance(data, list):
-        return [_value(item) for item in data]
-    if not isinstance(data, dict):
-        return data
+    """Of an object of JSON that is no ordinary one."""
+    assert isinstance(data, dict)
     ((kind, inner),) = data.items()
     if kind == "o":
         return {
-            text(base64.b64decode(key[1:])) if key.startswith("\0") else key: (
-                item if type(item) in _PLAIN else _value(item)
-            )
+            text(base64.b64decode(key[1:])) if key.startswith("\0") else key: from_json(item, _value)
             for key, item in inner.items()
         }
     match kind:

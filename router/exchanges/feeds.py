@@ -69,7 +69,7 @@ class Feeds:
             slot.durable_members += 1
             if slot.durable_members == 1:
                 changed = True
-                self._keep(slot.feed, _row(vhost, slot))
+                self._keep_slot(slot.feed, vhost, slot)
         lsn = entry.queue.join(slot.feed, from_pos, tag)
         if changed:
             slot.touch()
@@ -80,7 +80,7 @@ class Feeds:
         assert slot.feed is not None
         slot.durable_members += 1
         if slot.durable_members == 1:
-            self._keep(slot.feed, _row(vhost, slot))
+            self._keep_slot(slot.feed, vhost, slot)
             slot.touch()
 
     def leave(self, slot: Slot, entry: QueueEntry, tag: int = 0, *, deleted: bool = False) -> int:
@@ -123,6 +123,10 @@ class Feeds:
         key = feed_key(feed.id)
         if not self._log.tables.get(FEED_TABLE, key):
             self._log.tables.put(FEED_TABLE, key, row)
+
+    def _keep_slot(self, feed: Feed, vhost: str, slot: Slot) -> None:
+        if not self._log.tables.get(FEED_TABLE, feed_key(feed.id)):
+            self._keep(feed, _row(vhost, slot))
 
     def _let_go(self, feed: Feed) -> None:
         """Nobody is bound by it any more, but somebody may still read: what is bound later gets another."""

@@ -167,10 +167,10 @@ async def serve(
     context = wire(broker, server, loop, shared, logger)
 
     def connection() -> Connection:
-        return SpokenConnection(context, lambda one: Amqp091(one, broker, options, other))
+        return SpokenConnection(context, lambda one: Amqp091(one, broker, front_end.options, other))
 
     serve_questions(broker)
-    front_end = FrontEnd("amqp", context, max_connections=server.max_connections)
+    front_end = FrontEnd("amqp", context, max_connections=server.max_connections, options=options)
     if amqp.address is not None:
         front_end.open("amqp", amqp.address, connection)
     if amqp.tls_address is not None and shared.tls is not None:

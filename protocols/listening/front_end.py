@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from penstock.config import Address
 from penstock.protocols.listening.definitions import Part
@@ -42,8 +43,15 @@ class PausingLog(Protocol):
 class FrontEnd:
     """Listeners by the names that the ready line has for them."""
 
-    def __init__(self, section: str, context: ConnectionContext, *, max_connections: int = 0) -> None:
-        """`section` is the configuration's; `max_connections` holds for each listener, 0 = no limit."""
+    def __init__(
+        self, section: str, context: ConnectionContext, *, max_connections: int = 0, options: Any = None
+    ) -> None:
+        """`section` is the configuration's; `max_connections` holds for each listener, 0 = no limit.
+
+        `options` are its connections': a dataclass.
+        """
+        self.options = options
+        """Of connections that come from now on."""
         self.listeners: Final[dict[str, Listener]] = {}
         self._section = section
         self._context = context
@@ -119,6 +127,10 @@ class FrontEnd:
         self._max = max_connections
         for listener in self.listeners.values():
             listener.change_max(max_connections)
+
+    def change_options(self, **values: object) -> None:
+        """Other values of these options for connections that come from now on."""
+        self.options = replace(self.options, **values)
 
     @property
     def addresses(self) -> dict[str, str]:

@@ -395,6 +395,11 @@ class MqttFrontEnd(FrontEnd):
         clients.on_deadline = self._arm
         self._arm()
 
+    def change_options(self, **values: object) -> None:
+        """As of any front end; the rate of CONNECTs is that of all clients."""
+        super().change_options(**values)
+        self.clients.limit_connects(self.options.max_connect_rate)
+
     def counts(self) -> Counts:
         """The counts of all connections, those that are gone as well."""
         clients = self.clients
@@ -469,9 +474,9 @@ async def serve(
     clients = Clients(broker, lambda: broker.log.wall_ms() / 1000, options)
 
     def connection() -> Connection:
-        return MqttConnection(context, clients, options)
+        return MqttConnection(context, clients, front_end.options)
 
-    front_end = MqttFrontEnd("mqtt", context, max_connections=server.max_connections)
+    front_end = MqttFrontEnd("mqtt", context, max_connections=server.max_connections, options=options)
     front_end.definitions["mqtt_sessions"] = SessionDefinitions(clients, options)
     if options.listen:
         front_end.open("mqtt", Address.parse(options.listen), connection)

@@ -234,9 +234,9 @@ async def serve(
     context = wire(broker, server, loop, shared, logger)
 
     def connection() -> NativeConnection:
-        return NativeConnection(context, broker, options)
+        return NativeConnection(context, broker, front_end.options)
 
-    front_end = FrontEnd("native", context, max_connections=server.max_connections)
+    front_end = FrontEnd("native", context, max_connections=server.max_connections, options=options)
     if options.listen:
         front_end.open("native", Address.parse(options.listen), connection)
     if options.tls_listen and shared.tls is not None:

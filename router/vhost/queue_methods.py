@@ -255,7 +255,9 @@ class QueueMethods(ExchangeMethods):
         if owner is not None:
             self._exclusive.setdefault(owner, []).append(entry)
         self._default_exchange_slot_changed(entry)
-        self.apply(entry, self.policies.effective(entry.name, entry.arguments))
+        effective = self.policies.effective(entry.name, entry.arguments)
+        if effective or isinstance(queue, Stream):  # most queues have no rules, and a start makes all of them
+            self.apply(entry, effective)
         return entry
 
     def apply(self, entry: QueueEntry, effective: Arguments) -> None:

@@ -4,7 +4,8 @@
     tls.*               the files of certificates; new connections get them
     mqtt.acl_file       the rules in the file, also for what goes on
     auth.users          listed users follow the configuration, as at a start
-    limits              those of connections and of memory in `server`; connections that are open stay
+    limits              those of connections and of memory in `server`, and of one connection in `amqp`,
+                        `mqtt` and `native`: connections that are open stay, with the limits they had
 
 A mistake in any source changes nothing. Other options that changed are named in the log: they need a restart.
 """
@@ -36,6 +37,22 @@ LIMITS: Final = frozenset(
         "server.proxy_networks",
         "server.memory_high_watermark",
         "server.coalesce_us",
+        "amqp.frame_max",
+        "amqp.channel_max",
+        "amqp.heartbeat_s",
+        "amqp.max_message_bytes",
+        "mqtt.max_packet_bytes",
+        "mqtt.max_inflight",
+        "mqtt.topic_alias_maximum",
+        "mqtt.session_expiry_max_s",
+        "mqtt.max_topic_levels",
+        "mqtt.max_connect_rate",
+        "mqtt.max_message_rate",
+        "mqtt.max_byte_rate",
+        "mqtt.keepalive_max_s",
+        "native.max_frame_bytes",
+        "native.max_unacked",
+        "native.heartbeat_s",
     }
 )
 _LIVE: Final = LIMITS | {"server.log_level", "auth.users"}

@@ -64,7 +64,7 @@ from penstock.protocols.net.process_context import ProcessContext
 from penstock.protocols.properties.translate import amqp091_from_mqtt5
 from penstock.protocols.tls.contexts import Tls, TlsOptions
 from penstock.ready_message import ready_line, serves_at
-from penstock.reloading import Reloader
+from penstock.reloading import LIMITS, Reloader
 from penstock.router.audit import AuditOptions
 from penstock.router.authentication.users import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
@@ -116,21 +116,24 @@ def serve(config: Config, load: Callable[[], Config] | None = None) -> int:
     return work(config, load=load)
 
 
-def _amqp10_speaker(broker: Broker, config: Config) -> Callable[[SpokenConnection], Speaker[Any]]:
+def _amqp10_speaker(
+    broker: Broker, front_ends: Mapping[str, FrontEnd], *, address_v1: bool
+) -> Callable[[SpokenConnection], Speaker[Any]]:
     """A function that makes a connection speak AMQP 1.0."""
-    options = Amqp10Options(
-        address_v1=config.amqp.address_v1,
-        frame_max=config.amqp.frame_max,
-        channel_max=config.amqp.channel_max,
-        heartbeat_s=config.amqp.heartbeat_s,
-        max_message_bytes=config.amqp.max_message_bytes,
-        allow_anonymous=config.amqp.allow_anonymous,
-    )
 
     def speak(connection: SpokenConnection) -> Speaker[Any]:
         # Here: its 38 modules are 6 % of a start, and few clients speak it.
         from penstock.protocols.amqp10.endpoint import Amqp10
 
+        now = front_ends["amqp"].options
+        options = Amqp10Options(
+            address_v1=address_v1,
+            frame_max=now.frame_max,
+            channel_max=now.channel_max,
+            heartbeat_s=now.heartbeat_s,
+            max_message_bytes=now.max_message_bytes,
+            allow_anonymous=now.allow_anonymous,
+        )
         return Amqp10(connection, broker, options)
 
     return speak
@@ -247,6 +250,11 @@ class Parts:
         )
         for front_end in self.front_ends.values():
             front_end.change_max(server.max_connections)
+        for name, front_end in self.front_ends.items():
+            options = [limit.partition(".")[2] for limit in LIMITS if limit.startswith(f"{name}.")]
+            if options:
+                section = getattr(config, name)
+                front_end.change_options(**{option: getattr(section, option) for option in options})
         self.memory.change(memory_limit(config))
         _coalesce(config)
 
@@ -345,7 +353,7 @@ async def running(
         if crew is not None:
             crew.follow(broker)
         server, mqtt_options = config.server, layer_options(MqttOptions, config.mqtt)
-        newer = _amqp10_speaker(broker, config)
+        newer = _amqp10_speaker(broker, front_ends, address_v1=config.amqp.address_v1)
         front_ends["amqp"] = await amqp.serve(broker, config.amqp, server, loop, shared, newer)
         front_ends["mqtt"] = await mqtt.serve(broker, mqtt_options, server, loop, shared)
         native_options = layer_options(NativeOptions, config.native)

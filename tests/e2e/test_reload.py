@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import pika
 import pytest
 from pika.exceptions import AMQPConnectionError
 
+from tests.reference import mqtt_frames as mqtt
 from tests.support.limits import LIMIT_S
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's configuration")
@@ -36,6 +38,7 @@ listen = "127.0.0.1:{amqp}"
 listen = "127.0.0.1:{mqtt}"
 acl_file = "{folder}/acl"
 max_packet_bytes = {packet}
+receive_maximum = {receive}
 
 [auth]
 users = [{users}]
@@ -60,7 +63,9 @@ class Served:
 
     def __init__(self, folder: Path, workers: int) -> None:
         self.folder = folder
-        self.values = dict(folder=folder, workers=workers, level="info", packet=1_000_000, users="")
+        self.values = dict(
+            folder=folder, workers=workers, level="info", packet=1_000_000, users="", receive=100
+        )
         self.values["connections"] = 0
         self.values |= dict(zip(("amqp", "mqtt"), _free_ports(2), strict=True))
         self.acl("topic readwrite #")
@@ -118,6 +123,16 @@ class Served:
             return False
         return True
 
+    def packet_limit(self) -> int:
+        """The maximum packet size that CONNACK tells."""
+        with socket.create_connection(
+            ("127.0.0.1", int(str(self.values["mqtt"]))), timeout=LIMIT_S
+        ) as client:
+            client.sendall(mqtt.connect("limit", version=5, problems=True))
+            connack = client.recv(1024)
+        at = connack.index(b"\x27", 5)
+        return int.from_bytes(connack[at + 1 : at + 5], "big")
+
     def may_subscribe(self, topic: str) -> bool:
         codes: list[bool] = []
         client = paho.Client(paho.CallbackAPIVersion.VERSION2)
@@ -132,8 +147,6 @@ class Served:
 
 
 def _free_ports(count: int) -> list[int]:
-    import socket
-
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
@@ -193,10 +206,18 @@ def test_users_log_level_and_acl_follow_the_files(served: Served) -> None:
     assert not served.logs_in("ann", "first")
 
 
-def test_options_that_need_a_restart_are_named(served: Served) -> None:
+def test_limits_of_a_protocol_hold_for_new_connections(served: Served) -> None:
+    assert served.packet_limit() == 1_000_000
     served.write(packet=2_000_000)
     line = served.reload("the configuration was reloaded")
-    assert "changed=mqtt.max_packet_bytes needs_restart=mqtt.max_packet_bytes" in line
+    assert "changed=mqtt.max_packet_bytes needs_restart=-" in line
+    served.wait(lambda: served.packet_limit() == 2_000_000)
+
+
+def test_options_that_need_a_restart_are_named(served: Served) -> None:
+    served.write(receive=77)
+    line = served.reload("the configuration was reloaded")
+    assert "changed=mqtt.receive_maximum needs_restart=mqtt.receive_maximum" in line
 
 
 @pytest.mark.parametrize("mistake", ["option", "acl"])

@@ -280,6 +280,11 @@ class Clients:
         client.rest()
         return lsn
 
+    def limit_connects(self, rate: int) -> None:
+        """Let so many CONNECTs per second in; 0 = any number."""
+        if rate != self._connect_rate:
+            self._connect_rate, self._connects = rate, None
+
     def may_connect(self, now: float) -> bool:
         """Whether one more CONNECT is within the rate; `now` in seconds of a clock that only rises."""
         if not self._connect_rate:

@@ -45,7 +45,6 @@ LIMITS: Final = frozenset(
         "mqtt.max_inflight",
         "mqtt.topic_alias_maximum",
         "mqtt.session_expiry_max_s",
-        "mqtt.max_topic_levels",
         "mqtt.max_connect_rate",
         "mqtt.max_message_rate",
         "mqtt.max_byte_rate",

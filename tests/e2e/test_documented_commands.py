@@ -131,6 +131,7 @@ def test_the_commands_of_the_pages_are_run(
         topics create orders-log
         subs create orders-log/billing
         exchanges create orders --type topic
+        exchanges create made-up
         users create ann --password s3cret
         users create viewer --password s3cret
         users create plant --password s3cret

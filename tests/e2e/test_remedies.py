@@ -219,6 +219,6 @@ def test_extras_that_remedies_install_are_there() -> None:
         extra
         for folder in ("src/penstock", "protocols", "log_core")
         for file in (ROOT / folder).rglob("*.py")
-        for extra in re.findall(r"penstock\[(\w+)\]", file.read_text())
+        for extra in re.findall(r"(?:penstock\[|\binstall\(\")(\w+)[\]\"]", file.read_text())
     }
     assert {"kafka", "migrate"} <= found <= {*extras}

@@ -36,7 +36,8 @@ _ONE: Final = "/api/parameters/{component}/{vhost}/{name}"
 def parameter_body() -> Body:
     """The body of a parameter."""
     value = {
-        "description": "Of its component: shovel, federation-upstream or federation-upstream-set.",
+        "description": "Of its component: shovel, federation-upstream or federation-upstream-set. "
+        "Shovels of the native protocol are in docs/how-to/shovels.md.",
         "anyOf": [shovel_schema(), upstream_schema(), set_schema()],
     }
     return Body({"value": Given(value)}, "value")

@@ -137,7 +137,7 @@ class AioPika(Client):
 
     async def _work(self) -> None:
         url = f"amqp://guest:guest@127.0.0.1:{self.ports['amqp']}/?heartbeat=4"
-        connection = await aio_pika.connect_robust(url, reconnect_interval=0.2)
+        connection = await aio_pika.connect_robust(url, reconnect_interval=0.2, fail_fast=False)
         channel = await connection.channel(publisher_confirms=True)
         queue = await channel.declare_queue("aio-pika", durable=True)
 

@@ -21,6 +21,8 @@ own. Both keep three copies and confirm with two. Each is warmed up with lone me
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -280,6 +282,7 @@ def main() -> int:
     parser.add_argument("--jars", type=Path, default=Path("build/kafka"))
     parser.add_argument("--data", metavar="DIR", help="where the data goes")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends all that was started
     facts = machine()
     print(", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in facts.items()))
     found: dict[str, Figures] = {}

@@ -8,6 +8,8 @@ many copies of the topic as brokers.
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import tempfile
 import time
 from contextlib import ExitStack, suppress
@@ -51,6 +53,7 @@ def main() -> int:
     parser.add_argument("--jars", type=Path, default=Path("build/kafka"))
     parser.add_argument("--data", metavar="DIR", help="where the data goes: five times the folder")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends all that was started
     print(", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in machine().items()))
     log = Config().log
     sizes = {"log.segment_bytes": str(log.segment_bytes), "log.checkpoint_bytes": str(log.checkpoint_bytes)}

@@ -105,6 +105,10 @@ compare-rabbitmq: $(STAMPS)/extras kernels  ## run the recorded verbs of rabbitm
 compare-mosquitto: $(STAMPS)/extras kernels  ## run random MQTT sessions against Mosquitto, too, for 5 minutes
 	$(BIN)/python -m tests.compare.mosquitto $(ARGS)
 
+.PHONY: rabbitmq-page
+rabbitmq-page: $(STAMPS)/extras kernels peers  ## open RabbitMQ's own management page before our API, and send its forms
+	$(BIN)/python -m tests.compare.rabbitmq_page $(ARGS)
+
 .PHONY: log-faults
 log-faults: $(STAMPS)/extras kernels  ## fail every call that a log makes of the operating system, one at a time
 	PENSTOCK_ALL_FAULTS=1 $(BIN)/python -m pytest -n 0 tests/crash/test_log_faults.py $(ARGS)

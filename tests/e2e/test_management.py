@@ -306,6 +306,17 @@ def test_messages_are_published_and_got_one_by_one(api: Api) -> None:
     assert api.send("POST", "queues/%2F/single/get", get).json() == []
 
 
+def test_the_name_of_the_cluster_is_changed(api: Api) -> None:
+    before = api.get("cluster-name")["name"]
+    assert api.status("PUT", "cluster-name", {"name": "renamed"}) == 204
+    assert api.get("cluster-name") == {"name": "renamed"}
+    assert api.get("overview")["cluster_name"] == "renamed"
+    assert api.get("global-parameters/cluster_name")["value"] == "renamed"
+    assert api.status("PUT", "cluster-name", {"name": 1}) == 400
+    assert api.status("PUT", "cluster-name", {"name": ""}) == 204
+    assert api.get("cluster-name") == {"name": before}
+
+
 def test_lists_are_filtered_sorted_paged_and_reduced(api: Api) -> None:
     for n in range(7):
         api.send("PUT", f"queues/%2F/page-{n}", {"durable": n % 2 == 0})

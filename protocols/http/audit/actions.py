@@ -78,6 +78,7 @@ ACTIONS: Final[dict[tuple[str, str], tuple[str, str]]] = {
     ("DELETE", "/api/connections/{name}"): ("connection.close", "connection"),
     ("DELETE", "/api/connections/username/{user}"): ("connection.close-of-user", ""),
     ("PUT", "/api/nodes/{node}/log-level"): ("log-level.set", "log_level"),
+    ("PUT", "/api/cluster-name"): ("cluster.rename", ""),
     ("PUT", "/api/nodes/{node}/memory-high-watermark"): ("memory-limit.set", "memory_limit"),
     ("PUT", "/api/recording"): ("recording.set", "recording"),
     ("PUT", "/api/nodes/{node}/application"): ("application.set", "accepting"),

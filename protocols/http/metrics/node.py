@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from penstock.protocols.http.management.cluster_name import cluster_name
 from penstock.protocols.http.management.context import PRODUCT, RABBITMQ_VERSION, Management
 from penstock.protocols.http.management.node import host
 from penstock.protocols.http.metrics.exposition import Metric, of_one
@@ -27,7 +28,7 @@ def about(api: Management, endpoint: str) -> Iterator[Metric]:
     yield Metric("build_info", "untyped", "Versions of the gateway", [(build, 1)])
     identity = {
         "rabbitmq_node": api.node,
-        "rabbitmq_cluster": api.cluster,
+        "rabbitmq_cluster": cluster_name(api),
         "rabbitmq_cluster_permanent_id": f"penstock-cluster-id-{api.cluster}",
         "rabbitmq_endpoint": endpoint,
     }

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from penstock import logs
 from penstock.protocols.http.management import views
-from penstock.protocols.http.management.bodies import Body, Given
+from penstock.protocols.http.management.bodies import Body, Given, Text
+from penstock.protocols.http.management.cluster_name import cluster_name, rename_cluster
 from penstock.protocols.http.management.context import (
     LISTENER_PROTOCOLS,
     PRODUCT,
@@ -25,8 +26,19 @@ from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.net.connection_info import Totals
 from penstock.router.exchanges.exchanges import TYPES
 
-__all__ = ["CHURN", "FIGURES", "MEMORY_PARTS", "WATERMARK", "add", "is_open", "memory_of", "totals_of_all"]
+__all__ = [
+    "CHURN",
+    "FIGURES",
+    "MEMORY_PARTS",
+    "NAME",
+    "WATERMARK",
+    "add",
+    "is_open",
+    "memory_of",
+    "totals_of_all",
+]
 
+NAME: Final = Body({"name": Text()}, "name")
 WATERMARK: Final = Body(
     {
         "fraction": Given({"type": "number", "minimum": 0, "maximum": 1}),
@@ -91,6 +103,7 @@ def add(api: Management) -> None:
         ("/api/nodes/{node}/memory/relative", handlers.memory_relative),
     ):
         routes.add("GET", path, handler)
+    routes.add("PUT", "/api/cluster-name", handlers.rename)
     routes.add("PUT", "/api/nodes/{node}/memory-high-watermark", handlers.limit_memory)
 
 
@@ -219,7 +232,7 @@ class _Overview:
             "product_version": api.version,
             "product_name": PRODUCT,
             "rabbitmq_version": RABBITMQ_VERSION,
-            "cluster_name": api.cluster,
+            "cluster_name": cluster_name(api),
             "cluster_tags": {},
             "node_tags": {},
             "erlang_version": "0.0",
@@ -315,7 +328,12 @@ class _Overview:
 
     async def cluster_name(self, request: Request) -> Response:
         self._api.identity(request)
-        return json_response({"name": self._api.cluster})
+        return json_response({"name": cluster_name(self._api)})
+
+    async def rename(self, request: Request) -> Response:
+        self._api.require(request)
+        await rename_cluster(self._api, NAME.read(await request.json())["name"])
+        return Response(204)
 
     async def whoami(self, request: Request) -> Response:
         identity = self._api.identity(request)

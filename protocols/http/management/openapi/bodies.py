@@ -8,7 +8,7 @@ from typing import Any
 from penstock.protocols.http.management.application import STATE
 from penstock.protocols.http.management.bodies import LIMIT, Body
 from penstock.protocols.http.management.node.log_level import LEVEL
-from penstock.protocols.http.management.node.overview import WATERMARK
+from penstock.protocols.http.management.node.overview import NAME, WATERMARK
 from penstock.protocols.http.management.node.recording import RECORDING
 from penstock.protocols.http.management.resources.exchanges import BINDING, EXCHANGE, ROUTED
 from penstock.protocols.http.management.resources.messages import GET, PUBLISH
@@ -57,6 +57,7 @@ def _read() -> Mapping[Route, Body]:
         ("PUT", "/api/operator-policies/{vhost}/{name}"): policy_body(operator=True),
         ("PUT", "/api/parameters/{component}/{vhost}/{name}"): parameter_body(),
         ("PUT", "/api/global-parameters/{name}"): GLOBAL,
+        ("PUT", "/api/cluster-name"): NAME,
         ("POST", "/api/login"): LOGIN,
         ("PUT", "/api/nodes/{node}/log-level"): LEVEL,
         ("PUT", "/api/nodes/{node}/application"): STATE,

@@ -213,7 +213,8 @@ lock: $(STAMPS)/release  ## write requirements.lock anew: the newest versions th
 .PHONY: dist
 dist: $(STAMPS)/release  ## build the source distribution and a wheel for Linux, checked, in dist/
 	@rm -rf dist build/dist
-	@$(BIN)/python -m build --outdir build/dist
+	@PENSTOCK_NO_KERNELS=1 $(BIN)/python -m build --sdist --outdir build/dist
+	@$(BIN)/uv build --quiet --wheel --python $(BIN)/python --out-dir build/dist build/dist/*.tar.gz
 	@$(REPAIR) build/dist/*.whl
 	@cp build/dist/*.tar.gz dist/
 	@$(BIN)/python -m twine check --strict dist/*

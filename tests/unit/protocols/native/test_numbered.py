@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from penstock.protocols.properties.properties import encode_properties
 from tests.reference import native_frames as wire
 from tests.support.native_golden import FRAMES
@@ -64,10 +62,21 @@ def test_nothing_passes_what_was_refused(world: World) -> None:
     assert kept(world) == [b"1", b"2"]
 
 
-@pytest.mark.parametrize(("number", "bodies"), [(1, (b"a", b"b")), (2**63, (b"a",))])
-def test_each_is_a_batch_of_its_own(world: World, number: int, bodies: tuple[bytes, ...]) -> None:
+def test_a_batch_of_several_has_one_number(world: World) -> None:
     client = producer(world)
-    assert send(client, number, *bodies)[0] == 0x13
+    assert send(client, 5, b"a", b"b") == (0x12, False)
+    assert send(client, 5, b"a", b"b") == (0x12, True)
+    assert send(client, 6, b"c") == (0x12, False)
+    world.restart(clean=False)
+    again = producer(world)
+    assert send(again, 5, b"a", b"b") == (0x12, True)
+    assert send(again, 8, b"d", b"e") == (0x12, False)
+    assert kept(world) == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_numbers_have_an_end(world: World) -> None:
+    client = producer(world)
+    assert send(client, 2**63, b"a")[0] == 0x13
     assert kept(world) == []
 
 

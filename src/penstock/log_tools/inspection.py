@@ -257,9 +257,11 @@ def verify(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
     named = small.get(folder.manifest)
     for damage in _absent(folder, named, small.get(folder.clean)):
         problem(damage)
+    mark = small.get(folder.clean)
+    promised = mark.lsn if isinstance(mark, CleanMark) else 0
     for checkpoint in sorted(folder.checkpoints.glob("*.ckpt")):
         try:
-            read_checkpoint(checkpoint, lambda block, value: None)
+            promised = max(promised, read_checkpoint(checkpoint, lambda block, value: None).lsn)
         except FileNotFoundError:
             pass  # replaced in the meantime
         except (Damage, StartError) as error:
@@ -290,6 +292,10 @@ def verify(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
             problem(one)
         for text in checked.notes:
             note(text)
+    if segments and not told:
+        ended = _ends_early(segments, promised)
+        if ended is not None:
+            problem(ended)
     if as_json:
         summary = {"segments": len(segments), "records": records, "bytes": size}
         out.write(json.dumps({**summary, "problems": told, "notes": notes}, indent=2) + "\n")
@@ -298,6 +304,21 @@ def verify(folder: Folder, out: TextIO, *, as_json: bool = False) -> int:
             f"{len(segments)} segments, {records} records, {size / _MIB:.1f} MiB: {len(told)} problems\n"
         )
     return len(told)
+
+
+def _ends_early(segments: Sequence[Walked | Damage], promised: int) -> Damage | None:
+    """The end of a log that goes on, as a checkpoint or the mark of a clean stop says: it is of zeros.
+
+    `promised`: the last LSN that they know of. Nothing else tells that from room which was never written to.
+    """
+    whole = [one for one in segments if isinstance(one, Walked) and not one.head.flags & SALVAGED]
+    if len(whole) < len(segments):
+        return None
+    last = whole[-1]
+    end = max(one.found.next_lsn for one in whole) - 1
+    if end >= promised:
+        return None
+    return Damage(last.path, last.found.end, f"zeros where the log goes on: LSNs {end + 1} to {promised}")
 
 
 def _settled(

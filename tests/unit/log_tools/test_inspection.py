@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +13,9 @@ import pytest
 
 from penstock.cli import main
 from penstock.errors import StartError
-from penstock.log_core.files.layout import Folder
+from penstock.log_core.files.layout import WAL_HEAD_BYTES, Folder
 from penstock.log_tools import inspection
-from penstock.log_tools.inspection import inspect, verify
+from penstock.log_tools.inspection import Walked, inspect, verify
 from penstock.log_tools.reading import open_folder
 from tests.support.logs import KIB, append, durable_feed, fill, open_log, settle
 
@@ -44,6 +45,29 @@ def test_a_stopped_log_has_no_problems(stopped: Path) -> None:
     inspect(Folder(stopped), out)
     assert "stopped cleanly at LSN" in out.getvalue()
     assert "feed 1" in out.getvalue()
+
+
+def test_zeros_where_a_checkpoint_knows_of_records_are_damage(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    feed = durable_feed(log)
+    fill(log, feed, 30 * KIB)
+    settle(log)
+    log.checkpoint_due()
+    known = log.appender.next_lsn - 1
+    folder = Folder(tmp_path / "log")
+    while not any(int(path.stem, 16) >= known for path in folder.checkpoints.glob("*.ckpt")):
+        settle(log)
+    assert _verify(tmp_path / "log")[0] == 0
+    crashed = Folder(shutil.copytree(tmp_path / "log", tmp_path / "crashed"))
+    log.close_sync()
+    assert _verify(tmp_path / "crashed")[0] == 0
+    written = [one for one in inspection.walk(crashed) if isinstance(one, Walked) and one.found.batches]
+    path = written[-1].path
+    with path.open("r+b") as file:
+        file.seek(WAL_HEAD_BYTES)
+        file.write(bytes(path.stat().st_size - WAL_HEAD_BYTES))
+    problems, lines = _verify(tmp_path / "crashed")
+    assert problems == 1 and "zeros where the log goes on" in lines[0]
 
 
 def test_a_running_log_may_be_looked_at(tmp_path: Path) -> None:

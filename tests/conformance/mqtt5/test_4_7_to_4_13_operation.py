@@ -57,6 +57,7 @@ def test_mqtt5_4_7_2_1__a_leading_wildcard_matches_no_dollar_topic(gate: Gate, u
     assert gate.matching("$app/#", topics, f"end/{unique}/x") == [f"$app/{unique}"]
     gate.connect().published(f"$app/{unique}", b"kept", retain=True)
     assert f"$app/{unique}" not in [message.topic for message in gate.retained("#")]
+    gate.connect().published(f"$app/{unique}", b"", retain=True)  # other tests subscribe to all of $app
 
 
 def test_mqtt5_4_7_3_1__topics_and_filters_are_not_empty(gate: Gate) -> None:

@@ -15,11 +15,11 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.subscriptions.cursor._all_cursors import lowest, moved
 from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.errors import SubscriptionError
 from penstock.subscriptions.fault_isolation import guarded
 from penstock.subscriptions.options import QueueOptions
+from penstock.subscriptions.queue._all_queues import lowest, moved
 from penstock.subscriptions.queue.idle_expiry import IdleExpiry
 from penstock.subscriptions.queue.queue import RUNS_PROMISED, Queue
 from penstock.subscriptions.streams.replay import Replay

@@ -130,10 +130,10 @@ class Cursor:
     # Statistics
 
     def is_counted(self) -> bool:
-        """Whether `_all_cursors.moved` was asked about its queue before."""
+        """Whether `_all_queues.moved` was asked about its queue before."""
 
     def touch(self) -> None:
-        """A count of its queue that lies elsewhere has changed: `_all_cursors.moved` names the queue."""
+        """A count of its queue that lies elsewhere has changed: `_all_queues.moved` names the queue."""
 
     # Taking
 

@@ -380,6 +380,7 @@ def test_records_of_a_queue_that_cannot_tell_its_needs_are_kept(
         patch.setattr(Queue, "low", fails)
         queues.needs(none, lambda: done.append("done"))
         assert (none.signature(), done) == (whole.signature(), ["done"])
+        patch.setattr("penstock.subscriptions.queues.lowest", fails)
         patch.setattr("penstock.subscriptions.queues._SWEEP_AT_ONCE", 0)
         queues.low_water()
     assert len(told(errors)) == 2

@@ -36,6 +36,10 @@ from penstock.subscriptions.tick.tick import Tick
 class Amqp:
     address: Address = field(default_factory=lambda: Address("127.0.0.1", 0))
     tls_address: Address | None = None
+    ws_listen: str = ""
+    wss_listen: str = ""
+    ws_paths: tuple[str, ...] = ()
+    ws_origins: tuple[str, ...] = ()
     frame_max: int = 131072
     channel_max: int = 2047
     heartbeat_s: int = 1

@@ -1,4 +1,4 @@
-"""The face of the kernel `_all_cursors`: questions to the cursors of very many queues."""
+"""The face of the kernel `_all_queues`: questions to the cursors of very many queues."""
 
 from penstock.subscriptions.queue.queue import Queue
 

@@ -1,5 +1,5 @@
 # cython: auto_pickle=False
-"""Questions to the cursors of very many queues, some 100 ns each. The words are in _all_cursors.pyi.
+"""Questions to the cursors of very many queues, some 100 ns each. The words are in _all_queues.pyi.
 
 A queue that moved does not say so: a publish would have to tell each queue that it reaches.
 """

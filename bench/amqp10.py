@@ -120,7 +120,7 @@ class Peer:
 class Frames:
     """Transfers, made once: their ids, which are their tags, too, are all that differs between messages."""
 
-    def __init__(self, *, settled: bool, size: int, frames: int) -> None:
+    def __init__(self, *, settled: bool, size: int, frames: int = 1) -> None:
         payload = s.encode_section(s.HEADER, [True]) + s.encode_section(s.DATA, bytes(size))
         cuts = [len(payload) * i // frames for i in range(frames + 1)]
         parts = [payload[low:high] for low, high in pairwise(cuts)]

@@ -13,6 +13,7 @@ import pika
 from penstock import sync
 from tests.support.brokers import Gateway
 from tests.support.data_plane import until
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 from tests.support.mqtt_devices import Device
 
@@ -66,7 +67,9 @@ def all_kinds(gateway: Gateway, api: Api) -> Iterator[None]:
     put("policies/%2F/federated", federated)
     with (
         httpx.Client(
-            base_url=f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/", auth=("guest", "guest")
+            base_url=f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/",
+            auth=("guest", "guest"),
+            timeout=LIMIT_S,
         ) as data,
         pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection,
         Device(gateway.mqtt_port, "device") as device,

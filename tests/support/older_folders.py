@@ -33,7 +33,7 @@ _CENTURY_S = 90 * 365 * 86_400.0
 
 def write(gateway: Gateway) -> None:
     """Fill an empty folder."""
-    with httpx.Client(auth=("guest", "guest")) as http:
+    with httpx.Client(auth=("guest", "guest"), timeout=LIMIT_S) as http:
         management = f"http://127.0.0.1:{gateway.listener('management')}/api"
         user = {"password": "wonderland", "tags": "monitoring"}
         http.put(f"{management}/users/alice", json=user).raise_for_status()
@@ -94,7 +94,7 @@ def check(gateway: Gateway) -> None:
             ]
         with client.table("prices") as prices:
             assert dict(prices) == {"apple": b"3", "pear": b"2"}
-    with httpx.Client(auth=("guest", "guest")) as http:
+    with httpx.Client(auth=("guest", "guest"), timeout=LIMIT_S) as http:
         delayed = http.get(f"{gateway.http_url}/v1/vhosts/%2F/delayed").raise_for_status().json()
         assert [(one["routing_key"], one["size"]) for one in delayed["messages"]] == [("reminders", 12)], (
             delayed

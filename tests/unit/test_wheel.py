@@ -58,9 +58,10 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 def expected(pattern: str) -> set[str]:
-    """Where files matching `pattern` in the folders belong in the wheel."""
+    """The places in the wheel of files matching `pattern`, in the folders and in the package itself."""
     here = {path for folder in FOLDERS for path in (ROOT / folder).rglob(pattern)}
-    return {f"penstock/{path.relative_to(ROOT)}" for path in here}
+    own = {path.name for path in (ROOT / "src/penstock").glob(pattern)}
+    return {f"penstock/{path.relative_to(ROOT)}" for path in here} | {f"penstock/{name}" for name in own}
 
 
 @pytest.mark.parametrize("pattern", ["*.py", "*.pyi", "*.pxd"])

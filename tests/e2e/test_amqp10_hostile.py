@@ -150,10 +150,10 @@ def test_incomplete_messages_of_all_links_together_are_bounded(tmp_path: Path) -
         three = b"".join(transfers(n, n, half, more=True) for n in range(3))
         assert detached(talk(gateway.amqp_port, begun + three + bye)) == []
         # A fourth part is too much, and only its link ends; what the others gathered is not lost.
-        found = talk(gateway.amqp_port, begun + three + transfers(1, 3, half, more=True) + bye)
+        found = talk(gateway.amqp_port, begun + three + transfers(1, 1, half, more=True) + bye)
         assert detached(found) == ["amqp:resource-limit-exceeded"]
         # A link frees its buffer when it ends, and when the message is complete or aborted.
-        over = encode_frame(0, Detach(0, True)) + transfers(1, 3, half, more=True)
+        over = encode_frame(0, Detach(0, True)) + transfers(1, 1, half, more=True)
         assert detached(talk(gateway.amqp_port, begun + three + over + bye)) == []
         whole = b"".join(transfers(n % 3, n, [b"y" * 3000, b"z" * 3000], more=False) for n in range(9))
         assert detached(talk(gateway.amqp_port, begun + whole + bye)) == []

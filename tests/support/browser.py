@@ -37,7 +37,7 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def watched_page(
-    browser: Browser, base: str, *, scheme: str = "light", refusals: bool = False
+    browser: Browser, base: str, *, scheme: str = "light", locale: str | None = None, refusals: bool = False
 ) -> Iterator[Page]:
     """A page of a browser session of its own. Errors, CSP reports and dialogs of scripts fail the test.
 
@@ -46,6 +46,7 @@ def watched_page(
     context = browser.new_context(
         base_url=base,
         color_scheme="dark" if scheme == "dark" else "light",
+        locale=locale,
         viewport={"width": 1280, "height": 900},
         ignore_https_errors=True,  # certificates of the tests' own authority
     )

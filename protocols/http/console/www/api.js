@@ -1,5 +1,7 @@
 /** Requests to the gateway. The browser sends the session's cookie by itself; no script sees it. */
 
+import { t } from "./words.js";
+
 /** The answer to a request was a refusal: what the API says of it. */
 export class Refused extends Error {
   /** @param {number} status @param {string} reason */
@@ -44,14 +46,14 @@ export async function send(method, target, body, { headers = {}, signal } = {}) 
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Refused(0, "The gateway does not answer. The page goes on when it does.");
+    throw new Refused(0, t("The gateway does not answer. The page goes on when it does."));
   }
   const text = await response.text();
   let answer = null;
   try {
     answer = text ? JSON.parse(text) : null;
   } catch {
-    throw new Refused(response.status, "The answer cannot be read.");
+    throw new Refused(response.status, t("The answer cannot be read."));
   }
   if (response.ok) return answer;
   // Only a login that failed or has ended brings a challenge; a right that is missing does not.

@@ -4,29 +4,30 @@ import { html, render, useEffect, useLayoutEffect, useRef, useState, useErrorBou
 import { get, send, whenSignedOut } from "./api.js";
 import { change, link, usePlace } from "./location.js";
 import { useLoaded } from "./parts.js";
+import { CHOICES, choice, choose, t } from "./words.js";
 
 /**
  * Pages: [name in the address, title, its module, tags that see it or nothing: all].
  * @type {[string, string, () => Promise<any>, string[]?][]}
  */
 const PAGES = [
-  ["overview", "Overview", () => import("./pages/overview.js")],
-  ["connections", "Connections", () => import("./pages/connections.js")],
-  ["channels", "Channels", () => import("./pages/channels.js")],
-  ["queues", "Queues", () => import("./pages/queues.js")],
-  ["exchanges", "Exchanges", () => import("./pages/exchanges.js")],
-  ["streams", "Streams", () => import("./pages/streams.js")],
-  ["dead-letters", "Dead letters", () => import("./pages/dead_letters.js")],
-  ["delayed", "Delayed", () => import("./pages/delayed.js")],
-  ["retained", "Retained", () => import("./pages/retained.js")],
-  ["search", "Search", () => import("./pages/search.js")],
-  ["replay", "Replay", () => import("./pages/replay.js")],
-  ["webhooks", "Webhooks", () => import("./pages/webhooks.js")],
-  ["live", "Live", () => import("./pages/live.js")],
-  ["policies", "Policies", () => import("./pages/policies.js")],
-  ["vhosts", "Virtual hosts", () => import("./pages/vhosts.js")],
-  ["users", "Users", () => import("./pages/users.js"), ["administrator"]],
-  ["audit", "Audit", () => import("./pages/audit.js"), ["administrator", "auditor"]],
+  ["overview", t("Overview"), () => import("./pages/overview.js")],
+  ["connections", t("Connections"), () => import("./pages/connections.js")],
+  ["channels", t("Channels"), () => import("./pages/channels.js")],
+  ["queues", t("Queues"), () => import("./pages/queues.js")],
+  ["exchanges", t("Exchanges"), () => import("./pages/exchanges.js")],
+  ["streams", t("Streams"), () => import("./pages/streams.js")],
+  ["dead-letters", t("Dead letters"), () => import("./pages/dead_letters.js")],
+  ["delayed", t("Delayed"), () => import("./pages/delayed.js")],
+  ["retained", t("Retained"), () => import("./pages/retained.js")],
+  ["search", t("Search"), () => import("./pages/search.js")],
+  ["replay", t("Replay"), () => import("./pages/replay.js")],
+  ["webhooks", t("Webhooks"), () => import("./pages/webhooks.js")],
+  ["live", t("Live"), () => import("./pages/live.js")],
+  ["policies", t("Policies"), () => import("./pages/policies.js")],
+  ["vhosts", t("Virtual hosts"), () => import("./pages/vhosts.js")],
+  ["users", t("Users"), () => import("./pages/users.js"), ["administrator"]],
+  ["audit", t("Audit"), () => import("./pages/audit.js"), ["administrator", "auditor"]],
 ];
 
 /** Keys that lead to a page, after "g". */
@@ -34,10 +35,10 @@ const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "
 
 /** Why there was no login at the issuer of tokens, as the address of the page says. */
 const NOT_SIGNED_IN = {
-  refused: "The issuer did not let you in.",
-  unknown: "The login took too long, or began in another browser. Sign in again.",
-  unanswered: "The issuer gave no token. The log of the gateway says more.",
-  "no-right": "Your token has no right to see the console.",
+  refused: t("The issuer did not let you in."),
+  unknown: t("The login took too long, or began in another browser. Sign in again."),
+  unanswered: t("The issuer gave no token. The log of the gateway says more."),
+  "no-right": t("Your token has no right to see the console."),
 };
 
 function SignIn({ ended, signedIn }) {
@@ -65,13 +66,14 @@ function SignIn({ ended, signedIn }) {
   };
   return html`<main><form class="sign-in" onSubmit=${submit}>
     <h1>penstock</h1>
-    ${ended && !error && html`<p class="notice" role="status">The session has ended. Sign in again.</p>`}
-    <label><span>User name</span><input ref=${first} name="username" autocomplete="username" required /></label>
-    <label><span>Password</span><input name="password" type="password" autocomplete="current-password" required /></label>
+    ${ended && !error && html`<p class="notice" role="status">${t("The session has ended. Sign in again.")}</p>`}
+    <label><span>${t("User name")}</span><input ref=${first} name="username" autocomplete="username" required /></label>
+    <label><span>${t("Password")}</span><input name="password" type="password" autocomplete="current-password" required /></label>
     ${error && html`<p class="notice bad" role="alert">${error}</p>`}
     ${why && !error && html`<p class="notice bad" role="alert">${why}</p>`}
-    <div class="actions"><button type="submit" disabled=${busy}>Sign in</button>
-      ${auth?.oauth_enabled && html`<a href="/sign-in/oauth">Sign in with ${auth.oauth_provider_url}</a>`}</div>
+    <div class="actions"><button type="submit" disabled=${busy}>${t("Sign in")}</button>
+      ${auth?.oauth_enabled && html`<a href="/sign-in/oauth">${t("Sign in with {issuer}", { issuer: auth.oauth_provider_url })}</a>`}</div>
+    <${Language} />
   </form></main>`;
 }
 
@@ -84,23 +86,31 @@ function Page({ module, ...props }) {
     module().then((found) => wanted && setLoaded(found), (failure) => wanted && setLoaded({ failure }));
     return () => { wanted = false; };
   }, [module]);
-  if (error) return html`<p class="notice bad" role="alert">The page failed: ${error.message}</p>`;
-  if (loaded?.failure) return html`<p class="notice bad" role="alert">The page cannot be loaded. Reload it.</p>`;
-  return loaded ? html`<${loaded.default} ...${props} />` : html`<p class="quiet">Loading …</p>`;
+  if (error) return html`<p class="notice bad" role="alert">${t("The page failed: {error}", { error: error.message })}</p>`;
+  if (loaded?.failure) return html`<p class="notice bad" role="alert">${t("The page cannot be loaded. Reload it.")}</p>`;
+  return loaded ? html`<${loaded.default} ...${props} />` : html`<p class="quiet">${t("Loading …")}</p>`;
 }
 
 function Help({ close }) {
   const dialog = useRef(null);
   useEffect(() => dialog.current.showModal(), []);
-  return html`<dialog ref=${dialog} aria-label="Keys" onClose=${close}><h2>Keys</h2>
+  return html`<dialog ref=${dialog} aria-label=${t("Keys")} onClose=${close}><h2>${t("Keys")}</h2>
     <table><tbody>
-      <tr><th scope="row">/</th><td>the filter of a list</td></tr>
+      <tr><th scope="row">/</th><td>${t("the filter of a list")}</td></tr>
       ${Object.entries(KEYS).map(([key, name]) => html`<tr><th scope="row">g ${key}</th>
         <td>${PAGES.find(([page]) => page === name)[1]}</td></tr>`)}
-      <tr><th scope="row">?</th><td>this help</td></tr>
+      <tr><th scope="row">?</th><td>${t("this help")}</td></tr>
     </tbody></table>
-    <form method="dialog" class="actions"><button>Close</button></form>
+    <form method="dialog" class="actions"><button>${t("Close")}</button></form>
   </dialog>`;
+}
+
+/** The choice of the language; another one loads the page again, as every text changes. */
+function Language() {
+  return html`<label><span>${t("Language")}</span><select value=${choice} onChange=${(event) => choose(event.target.value)}>
+    <option value="">${t("as the browser")}</option>
+    ${CHOICES.map(([value, name]) => html`<option value=${value} lang=${value}>${name}</option>`)}
+  </select></label>`;
 }
 
 function Scheme() {
@@ -111,8 +121,8 @@ function Scheme() {
     document.documentElement.dataset.scheme = scheme;
     dispatchEvent(new HashChangeEvent("hashchange"));
   }, [scheme]);
-  return html`<label><span>Colours</span><select value=${scheme} onChange=${(event) => setScheme(event.target.value)}>
-    <option value="">as the system</option><option value="light">light</option><option value="dark">dark</option>
+  return html`<label><span>${t("Colours")}</span><select value=${scheme} onChange=${(event) => setScheme(event.target.value)}>
+    <option value="">${t("as the system")}</option><option value="light">${t("light")}</option><option value="dark">${t("dark")}</option>
   </select></label>`;
 }
 
@@ -147,29 +157,30 @@ function Shell({ user, signOut }) {
     event.preventDefault();
     document.getElementById("main").focus();
   };
-  return html`<div><a class="skip" href="#main" onClick=${skip}>To the content</a>
+  return html`<div><a class="skip" href="#main" onClick=${skip}>${t("To the content")}</a>
     <div class="shell">
       <header class="side">
         <strong>penstock</strong>
-        <nav aria-label="Pages"><ul>
+        <nav aria-label=${t("Pages")}><ul>
           ${seen.map(([name, title]) => html`<li><a href=${link(name, [], { vhost })}
             aria-current=${name === here.page ? "page" : undefined}>${title}</a></li>`)}
         </ul></nav>
-        <label><span>Virtual host</span>
+        <label><span>${t("Virtual host")}</span>
           <select value=${vhost} onChange=${(event) => change({ vhost: event.target.value, page: "" })}>
-            <option value="">all</option>
+            <option value="">${t("all")}</option>
             ${vhosts.map((one) => html`<option value=${one.name}>${one.name}</option>`)}
           </select></label>
         <${Scheme} />
+        <${Language} />
         <p class="who">${user.name}</p>
-        <button type="button" onClick=${signOut}>Sign out</button>
-        <button type="button" onClick=${() => setHelp(true)}>Keys (?)</button>
+        <button type="button" onClick=${signOut}>${t("Sign out")}</button>
+        <button type="button" onClick=${() => setHelp(true)}>${t("Keys (?)")}</button>
       </header>
       <main id="main" tabindex="-1">
         ${page
           ? html`<${Page} key=${`${here.page}/${here.names.length}`} module=${page[2]} user=${user} names=${here.names}
               query=${here.query} vhosts=${vhosts.map((one) => one.name)} />`
-          : html`<p class="notice">There is no such page, or your user may not see it.</p>`}
+          : html`<p class="notice">${t("There is no such page, or your user may not see it.")}</p>`}
       </main>
     </div>
     ${help && html`<${Help} close=${() => setHelp(false)} />`}</div>`;

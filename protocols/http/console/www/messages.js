@@ -3,18 +3,19 @@
 import { html } from "./vendor/preact.js";
 import { link } from "./location.js";
 import { Data, Rows, Time, bytes, count } from "./parts.js";
+import { t } from "./words.js";
 
 /**
  * @param {{of: any[], vhost: string, empty?: string, past?: boolean, queue?: string}} props as `/v1` shows messages
  *   `past`: they are of the log, not of a queue; `queue`: they were found in it, whose reader may see them
  */
-export function Messages({ of, vhost, empty = "Nothing is ready.", past = false, queue }) {
-  return html`<${Rows} label="Messages" rows=${of} empty=${empty} columns=${[
-    ["Position", (one) => html`<a href=${link("search", [vhost, one.id], { queue })}>${one.id}</a>`], ["Published", (one) => html`<${Time} at=${one.published_at} />`],
-    ["Exchange", (one) => one.exchange || "(default exchange)"], ["Routing key", (one) => one.routing_key],
-    ...(past ? [] : [["Delivered before", (one) => (one.deliveries ? `${count(one.deliveries)} times` : one.redelivered ? "yes" : "no")]]),
-    ["Headers", (one) => html`<${Data} value=${one.headers} />`],
-    ["Payload", (one) => html`<${Payload} of=${one} />`],
+export function Messages({ of, vhost, empty = t("Nothing is ready."), past = false, queue }) {
+  return html`<${Rows} label=${t("Messages")} rows=${of} empty=${empty} columns=${[
+    [t("Position"), (one) => html`<a href=${link("search", [vhost, one.id], { queue })}>${one.id}</a>`], [t("Published"), (one) => html`<${Time} at=${one.published_at} />`],
+    [t("Exchange"), (one) => one.exchange || t("(default exchange)")], [t("Routing key"), (one) => one.routing_key],
+    ...(past ? [] : [[t("Delivered before"), (one) => (one.deliveries ? t("{n} times", { n: count(one.deliveries) }) : one.redelivered ? t("yes") : t("no"))]]),
+    [t("Headers"), (one) => html`<${Data} value=${one.headers} />`],
+    [t("Payload"), (one) => html`<${Payload} of=${one} />`],
   ]} />`;
 }
 
@@ -28,6 +29,6 @@ export function Payload({ of }) {
     const text = part.map((one) => (one >= " " && one <= "~" ? one : ".")).join("");
     rows.push(`${at.toString(16).padStart(4, "0")}  ${hex.padEnd(47)}  ${text}`);
   }
-  return html`<div><p class="quiet">${bytes(raw.length)}, not text${raw.length > 1024 && "; the first 1024"}</p>
+  return html`<div><p class="quiet">${t("{size}, not text", { size: bytes(raw.length) })}${raw.length > 1024 && t("; the first 1024")}</p>
     <pre tabindex="0">${rows.join("\n")}</pre></div>`;
 }

@@ -3,6 +3,7 @@
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { get, query, send } from "./api.js";
 import { change, usePlace } from "./location.js";
+import { language, t, timeLocale } from "./words.js";
 
 const REFRESH_MS = 5000;
 const PAGE_SIZE = 100;
@@ -53,13 +54,13 @@ export function useLoaded(target, everyMs = REFRESH_MS) {
 /** The state of what is loaded, where it is not shown yet or not up to date. */
 export function Loading({ of }) {
   if (of.error) return html`<p class="notice bad" role="alert">${of.error.message}</p>`;
-  return of.data === null ? html`<p class="quiet">Loading …</p>` : null;
+  return of.data === null ? html`<p class="quiet">${t("Loading …")}</p>` : null;
 }
 
 // Values
 
-const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const fine = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const whole = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
+const fine = new Intl.NumberFormat(language, { maximumFractionDigits: 1 });
 
 export const count = (value) => (typeof value === "number" ? whole.format(value) : "–");
 export const rate = (details) => `${fine.format(details?.rate ?? 0)}/s`;
@@ -73,13 +74,13 @@ export function bytes(value) {
 }
 
 /** @type {[string, number][]} */
-const DURATIONS = [["d", 86400e3], ["h", 3600e3], ["min", 60e3], ["s", 1e3]];
+const DURATIONS = [[t("d"), 86400e3], [t("h"), 3600e3], [t("min"), 60e3], [t("s"), 1e3]];
 
 export function duration(ms) {
   if (typeof ms !== "number") return "–";
   for (const [unit, size] of DURATIONS)
     if (ms >= size) return `${fine.format(ms / size)} ${unit}`;
-  return `${ms} ms`;
+  return `${ms} ${t("ms")}`;
 }
 
 /** @type {Intl.DateTimeFormatOptions} */
@@ -91,11 +92,11 @@ const EXACT = {
 export function Time({ at, exact = false }) {
   if (!at) return "–";
   const date = new Date(at);
-  const shown = date.toLocaleString(undefined, exact ? EXACT : undefined);
+  const shown = date.toLocaleString(timeLocale, exact ? EXACT : undefined);
   return html`<time datetime=${date.toISOString()} title=${date.toISOString()}>${shown}</time>`;
 }
 
-export const YesNo = ({ value }) => (value ? "yes" : "no");
+export const YesNo = ({ value }) => (value ? t("yes") : t("no"));
 
 /** Data as it is; empty maps of the API are sometimes lists. */
 export function Data({ value }) {
@@ -122,7 +123,7 @@ export function Cards({ rows }) {
  * A table of rows that are here. A column is [title, value of a row, "number" or nothing].
  * @param {{label: string, columns: any[], rows: any[], empty?: string}} props
  */
-export function Rows({ label, columns, rows, empty = "There are none." }) {
+export function Rows({ label, columns, rows, empty = t("There are none.") }) {
   if (rows.length === 0) return html`<p class="quiet">${empty}</p>`;
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table>
     <thead><tr>${columns.map(([title, , kind]) => html`<th scope="col" class=${kind}>${title}</th>`)}</tr></thead>
@@ -138,7 +139,7 @@ export function Rows({ label, columns, rows, empty = "There are none." }) {
  * @param {{label: string, target: string, columns: any[], search?: string, fields?: Record<string, unknown>}} props
  *   `fields`: of the query, besides those of every list
  */
-export function List({ label, target, columns, search = "Filter by name", fields = {} }) {
+export function List({ label, target, columns, search = t("Filter by name"), fields = {} }) {
   const { query: here } = usePlace();
   const asked = {
     ...fields, page: here.page ?? 1, page_size: PAGE_SIZE, name: here.name, use_regex: here.use_regex,
@@ -157,12 +158,12 @@ export function List({ label, target, columns, search = "Filter by name", fields
         onInput=${(event) => change({ name: event.target.value, page: "" }, true)} /></label>
       <label><input type="checkbox" checked=${here.use_regex === "true"}
         onChange=${(event) => change({ use_regex: event.target.checked ? "true" : "", page: "" })} />
-        regular expression</label>
+        ${t("regular expression")}</label>
     </form>
     <${Loading} of=${found} />
     ${data && html`
-      <p class="quiet" role="status">${count(data.filtered_count)} of ${count(data.total_count)}
-        ${data.page_count > 1 && `, page ${data.page} of ${data.page_count}`}</p>
+      <p class="quiet" role="status">${t("{n} of {total}", { n: count(data.filtered_count), total: count(data.total_count) })}
+        ${data.page_count > 1 && t(", page {page} of {pages}", { page: data.page, pages: data.page_count })}</p>
       ${data.items.length > 0 && html`
         <div class="scroll" tabindex="0" role="region" aria-label=${label}><table>
           <thead><tr>${columns.map(([title, , kind, name]) => name === undefined
@@ -174,10 +175,10 @@ export function List({ label, target, columns, search = "Filter by name", fields
             ${columns.map(([, value, kind]) => html`<td class=${kind}>${value(row)}</td>`)}
           </tr>`)}</tbody>
         </table></div>`}
-      ${data.page_count > 1 && html`<nav class="actions" aria-label="Pagination">
-        <button type="button" disabled=${data.page <= 1} onClick=${() => change({ page: data.page - 1 })}>Previous</button>
+      ${data.page_count > 1 && html`<nav class="actions" aria-label=${t("Pagination")}>
+        <button type="button" disabled=${data.page <= 1} onClick=${() => change({ page: data.page - 1 })}>${t("Previous")}</button>
         <button type="button" disabled=${data.page >= data.page_count}
-          onClick=${() => change({ page: data.page + 1 })}>Next</button>
+          onClick=${() => change({ page: data.page + 1 })}>${t("Next", {}, "page")}</button>
       </nav>`}`}</div>`;
 }
 
@@ -223,12 +224,12 @@ export function Action({ label, title = label, text, fields = [], danger = false
         <h2>${title}</h2>
         ${text && html`<p>${text}</p>`}
         ${fields.map((field) => html`<${Field} ...${field} />`)}
-        ${confirm !== undefined && html`<${Field} name="confirm" label=${`Type ${confirm} to confirm`} required
+        ${confirm !== undefined && html`<${Field} name="confirm" label=${t("Type {confirm} to confirm", { confirm })} required
           pattern=${escaped(confirm)} />`}
         ${error && html`<p class="notice bad" role="alert">${error}</p>`}
         <div class="actions">
           <button type="submit" class=${danger ? "danger" : ""} disabled=${busy}>${label}</button>
-          <button type="button" onClick=${() => dialog.current?.close()}>Cancel</button>
+          <button type="button" onClick=${() => dialog.current?.close()}>${t("Cancel")}</button>
         </div>
       </form>
     </dialog>`}</div>`;
@@ -255,7 +256,7 @@ export function parsed(text) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new Error(`This is not JSON: ${error.message}`);
+    throw new Error(t("This is not JSON: {message}", { message: error.message }));
   }
 }
 

@@ -3,13 +3,14 @@
 import { html, useEffect, useRef } from "./vendor/preact.js";
 import { change, usePlace } from "./location.js";
 import { count } from "./parts.js";
+import { language, t, timeLocale } from "./words.js";
 
 /**
  * The histories that the API keeps: [name, seconds back, seconds between samples].
  * @type {[string, number, number][]}
  */
 const RANGES = [
-  ["1 minute", 60, 5], ["10 minutes", 600, 5], ["1 hour", 3600, 60], ["8 hours", 28800, 600], ["24 hours", 86400, 1800],
+  [t("1 minute"), 60, 5], [t("10 minutes"), 600, 5], [t("1 hour"), 3600, 60], [t("8 hours"), 28800, 600], [t("24 hours"), 86400, 1800],
 ];
 const DASHES = [[], [6, 3], [2, 2], [9, 3, 2, 3]];
 
@@ -28,11 +29,14 @@ export function samplesQuery(here, ...groups) {
 export function Range({ longest = 86400 }) {
   const { query } = usePlace();
   const [, now] = rangeOf(query.range);
-  return html`<label><span>Range</span>
+  return html`<label><span>${t("Range")}</span>
     <select value=${now} onChange=${(event) => change({ range: event.target.value })}>
       ${RANGES.filter(([, age]) => age <= longest).map(([name, age]) => html`<option value=${age}>${name}</option>`)}
     </select></label>`;
 }
+
+/** A time of the day. @param {number} at in seconds */
+const clock = (at) => new Date(at * 1000).toLocaleTimeString(timeLocale);
 
 /** Samples, oldest first, as levels or as rates per second. */
 function columnOf(details, asRate) {
@@ -66,7 +70,7 @@ export function Plot({ title, of, names, rates = false }) {
     const { uPlot } = /** @type {any} */ (window);
     plot.current = new uPlot({
       width: box.current.clientWidth || 600, height: 200, cursor: { show: false }, legend: { show: false },
-      axes: [axis, { ...axis, size: 60, values: (_, ticks) => ticks.map((one) => Intl.NumberFormat("en", { notation: "compact" }).format(one)) }],
+      axes: [language === "en" ? axis : { ...axis, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 60, values: (_, ticks) => ticks.map((one) => Intl.NumberFormat(language, { notation: "compact" }).format(one)) }],
       scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 0, 1) * 1.1] } },
       series: [{}, ...names.map((_, at) => ({
         stroke: resolved(`--curve-${at + 1}`), width: 2, dash: DASHES[at], points: { show: false },
@@ -87,9 +91,9 @@ export function Plot({ title, of, names, rates = false }) {
         ${label}</span>`)}</div>
     </figcaption>
     <div class="plot" ref=${box} aria-hidden="true"></div>
-    <details><summary>As a table</summary><div class="scroll"><table>
-      <thead><tr><th scope="col">Time</th>${names.map(([, label]) => html`<th scope="col" class="number">${label}</th>`)}</tr></thead>
-      <tbody>${times.map((time, row) => html`<tr><td>${new Date(time * 1000).toLocaleTimeString()}</td>
+    <details><summary>${t("As a table")}</summary><div class="scroll"><table>
+      <thead><tr><th scope="col">${t("Time")}</th>${names.map(([, label]) => html`<th scope="col" class="number">${label}</th>`)}</tr></thead>
+      <tbody>${times.map((time, row) => html`<tr><td>${clock(time)}</td>
         ${columns.map((column) => html`<td class="number">${column[row] == null ? "–" : count(column[row])}</td>`)}</tr>`)}
       </tbody>
     </table></div></details>

@@ -4,6 +4,7 @@ import { html } from "../vendor/preact.js";
 import { get, query as asQuery } from "../api.js";
 import { change } from "../location.js";
 import { Action, Data, Loading, Rows, Time, count, useLoaded } from "../parts.js";
+import { t } from "../words.js";
 
 const RESULTS = ["", "done", "refused"];
 
@@ -19,28 +20,28 @@ export default function Audit({ query }) {
   };
   const verify = async () => {
     const broken = (await get("/api/audit/verify")).filter((one) => !one.whole);
-    if (broken.length) throw new Error(`The chain is broken: ${JSON.stringify(broken)}`);
+    if (broken.length) throw new Error(t("The chain is broken: {entries}", { entries: JSON.stringify(broken) }));
   };
-  return html`<div><h1>Audit trail</h1>
+  return html`<div><h1>${t("Audit trail")}</h1>
     <form class="row" role="search" onSubmit=${choose}>
-      <label><span>User</span><input name="user" data-search defaultValue=${query.user ?? ""} autocomplete="off" /></label>
-      <label><span>Action</span><input name="action" defaultValue=${query.action ?? ""} autocomplete="off" />
+      <label><span>${t("User")}</span><input name="user" data-search defaultValue=${query.user ?? ""} autocomplete="off" /></label>
+      <label><span>${t("Action")}</span><input name="action" defaultValue=${query.action ?? ""} autocomplete="off" />
         <small class="quiet">user, queue.delete</small></label>
-      <label><span>Result</span><select name="result">${RESULTS.map((one) => html`<option value=${one} selected=${one === (query.result ?? "")}>${one || "any"}</option>`)}</select></label>
-      <label><span>Since</span><input name="from" defaultValue=${asked.from} /><small class="quiet">-1h, -7D, or a time</small></label>
-      <button type="submit">Show</button>
+      <label><span>${t("Result")}</span><select name="result">${RESULTS.map((one) => html`<option value=${one} selected=${one === (query.result ?? "")}>${one || t("any")}</option>`)}</select></label>
+      <label><span>${t("Since")}</span><input name="from" defaultValue=${asked.from} /><small class="quiet">${t("-1h, -7D, or a time")}</small></label>
+      <button type="submit">${t("Show")}</button>
     </form>
-    <div class="actions"><${Action} label="Verify the chain" text="Each entry has the hash of the one before. It is good if this ends without an error." run=${verify} /></div>
+    <div class="actions"><${Action} label=${t("Verify the chain")} text=${t("Each entry has the hash of the one before. It is good if this ends without an error.")} run=${verify} /></div>
     <${Loading} of=${found} />
-    ${data && html`<p class="quiet" role="status">${count(data.filtered_count)} entries${data.page_count > 1 && `, page ${data.page} of ${data.page_count}`}</p>
-      <${Rows} label="Entries" rows=${data.items} columns=${[
-        ["Time", (one) => html`<${Time} at=${one.at} />`], ["User", (one) => one.user], ["Action", (one) => one.action],
-        ["Of", (one) => html`<${Data} value=${one.target} />`], ["Result", (one) => one.result], ["From", (one) => one.peer ?? "–"],
-        ["More", (one) => html`<${Data} value=${more(one)} />`],
+    ${data && html`<p class="quiet" role="status">${t("{n} entries", { n: count(data.filtered_count) })}${data.page_count > 1 && t(", page {page} of {pages}", { page: data.page, pages: data.page_count })}</p>
+      <${Rows} label=${t("Entries")} rows=${data.items} columns=${[
+        [t("Time"), (one) => html`<${Time} at=${one.at} />`], [t("User"), (one) => one.user], [t("Action"), (one) => one.action],
+        [t("Of"), (one) => html`<${Data} value=${one.target} />`], [t("Result"), (one) => one.result], [t("From"), (one) => one.peer ?? "–"],
+        [t("More"), (one) => html`<${Data} value=${more(one)} />`],
       ]} />
-      ${data.page_count > 1 && html`<nav class="actions" aria-label="Pagination">
-        <button type="button" disabled=${page <= 1} onClick=${() => change({ page: page - 1 })}>Previous</button>
-        <button type="button" disabled=${page >= data.page_count} onClick=${() => change({ page: page + 1 })}>Next</button></nav>`}`}</div>`;
+      ${data.page_count > 1 && html`<nav class="actions" aria-label=${t("Pagination")}>
+        <button type="button" disabled=${page <= 1} onClick=${() => change({ page: page - 1 })}>${t("Previous")}</button>
+        <button type="button" disabled=${page >= data.page_count} onClick=${() => change({ page: page + 1 })}>${t("Next", {}, "page")}</button></nav>`}`}</div>`;
 }
 
 const SHOWN = ["at", "user", "action", "result", "peer", "hash", "prev", "seq", "worker", "target", "protocol"];

@@ -5,6 +5,7 @@ import { path } from "../api.js";
 import { link } from "../location.js";
 import { Action, Loading, Rows, count, post, useLoaded } from "../parts.js";
 import { Payload } from "../messages.js";
+import { t } from "../words.js";
 
 const REASONS = ["", "rejected", "expired", "maxlen", "delivery_limit"];
 const MOST = 1000;
@@ -26,7 +27,7 @@ function sourcesOf(queues, bindings, hooks) {
       if (one.source === exchange && one.destination_type === "queue" && (exchange !== "" || one.routing_key === key))
         add(one.destination, queue.name);
   }
-  for (const hook of hooks) add(`webhook.${hook.name}.dead`, `webhook ${hook.name}`);
+  for (const hook of hooks) add(`webhook.${hook.name}.dead`, t("webhook {name}", { name: hook.name }));
   return sources;
 }
 
@@ -42,13 +43,13 @@ function All({ query, vhosts }) {
   const hooks = useLoaded(at("webhooks"), SLOW_MS);
   const all = queues.data && bindings.data && hooks.data;
   const sources = all ? sourcesOf(queues.data, bindings.data, hooks.data) : new Map();
-  return html`<div><h1>Dead letters of ${vhost}</h1>
-    <p class="quiet">These queues get what other queues give up: messages that were rejected, expired, or too many.</p>
+  return html`<div><h1>${t("Dead letters of {vhost}", { vhost })}</h1>
+    <p class="quiet">${t("These queues get what other queues give up: messages that were rejected, expired, or too many.")}</p>
     <${Loading} of=${queues.error ? queues : bindings.error ? bindings : hooks.error ? hooks : { data: all || null }} />
-    ${all && html`<${Rows} label="Queues of dead letters" rows=${queues.data.filter((one) => sources.has(one.name))}
-      empty="No queue of this virtual host has a dead-letter exchange that leads to a queue." columns=${[
-        ["Name", (one) => html`<a href=${link("dead-letters", [vhost, one.name])}>${one.name}</a>`],
-        ["Messages", (one) => count(one.messages), "number"], ["From", (one) => sources.get(one.name).join(", ")],
+    ${all && html`<${Rows} label=${t("Queues of dead letters")} rows=${queues.data.filter((one) => sources.has(one.name))}
+      empty=${t("No queue of this virtual host has a dead-letter exchange that leads to a queue.")} columns=${[
+        [t("Name"), (one) => html`<a href=${link("dead-letters", [vhost, one.name])}>${one.name}</a>`],
+        [t("Messages"), (one) => count(one.messages), "number"], [t("From"), (one) => sources.get(one.name).join(", ")],
       ]} />`}</div>`;
 }
 
@@ -83,25 +84,26 @@ function One({ names: [vhost, name] }) {
     setMoved({ ...done, others: done.messages.filter((one) => !listed.has(one.id)).length });
     setPreview(null);
   };
-  return html`<div><h1>Dead letters in ${name}</h1>
-    <p><a href=${link("queues", [vhost, name])}>The queue itself</a></p>
+  return html`<div><h1>${t("Dead letters in {name}", { name })}</h1>
+    <p><a href=${link("queues", [vhost, name])}>${t("The queue itself")}</a></p>
     <form class="row" onSubmit=${ask}>
-      <label><span>Reason</span><select name="reason">${REASONS.map((one) => html`<option value=${one}>${one || "any"}</option>`)}</select></label>
-      <label><span>To, instead of where each died</span><input name="to" autocomplete="off" /></label>
-      <label><span>Look at so many messages</span><input name="max" type="number" min="1" max=${MOST} defaultValue="100" required /></label>
-      <button type="submit">Preview</button>
+      <label><span>${t("Reason")}</span><select name="reason">${REASONS.map((one) => html`<option value=${one}>${one || t("any")}</option>`)}</select></label>
+      <label><span>${t("To, instead of where each died")}</span><input name="to" autocomplete="off" /></label>
+      <label><span>${t("Look at so many messages")}</span><input name="max" type="number" min="1" max=${MOST} defaultValue="100" required /></label>
+      <button type="submit">${t("Preview")}</button>
     </form>
     ${error && html`<p class="notice bad" role="alert">${error}</p>`}
-    ${moved && html`<p class="notice" role="status">${count(moved.messages.length)} moved. ${count(moved.left)} of those looked at
-      stayed.${moved.others > 0 && ` ${count(moved.others)} of them took the place of listed ones that somebody else had taken.`}</p>`}
+    ${moved && html`<p class="notice" role="status">${
+      t("{n} moved. {left} of those looked at stayed.", { n: count(moved.messages.length), left: count(moved.left) })}${
+      moved.others > 0 && t(" {n} of them took the place of listed ones that somebody else had taken.", { n: count(moved.others) })}</p>`}
     ${preview && html`
-      <h2>Messages that would move</h2>
-      <${Rows} label="Messages that would move" rows=${preview.would} empty="Nothing: no message here is such a dead letter." columns=${[
-        ["Position", (one) => html`<a href=${link("search", [vhost, one.id], { queue: name })}>${one.id}</a>`], ["To", (one) => one.to], ["Reason", (one) => one.reason],
-        ["Routing key", (one) => preview.seen.get(one.id)?.routing_key ?? "–"],
-        ["Payload", (one) => preview.seen.has(one.id) ? html`<${Payload} of=${preview.seen.get(one.id)} />` : "–"],
+      <h2>${t("Messages that would move")}</h2>
+      <${Rows} label=${t("Messages that would move")} rows=${preview.would} empty=${t("Nothing: no message here is such a dead letter.")} columns=${[
+        [t("Position"), (one) => html`<a href=${link("search", [vhost, one.id], { queue: name })}>${one.id}</a>`], [t("To"), (one) => one.to], [t("Reason"), (one) => one.reason],
+        [t("Routing key"), (one) => preview.seen.get(one.id)?.routing_key ?? "–"],
+        [t("Payload"), (one) => preview.seen.has(one.id) ? html`<${Payload} of=${preview.seen.get(one.id)} />` : "–"],
       ]} />
-      ${preview.would.length > 0 && html`<div class="actions"><${Action} label=${`Move ${count(preview.would.length)} messages`}
-        text="They go back together or not at all."
+      ${preview.would.length > 0 && html`<div class="actions"><${Action} label=${t("Move {n} messages", { n: count(preview.would.length) })}
+        text=${t("They go back together or not at all.")}
         run=${move} /></div>`}`}</div>`;
 }

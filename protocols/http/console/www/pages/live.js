@@ -5,28 +5,29 @@ import { path, query as asQuery, send } from "../api.js";
 import { change } from "../location.js";
 import { Data, Rows, Time, count } from "../parts.js";
 import { Messages } from "../messages.js";
+import { t } from "../words.js";
 
 /**
  * [name in the address, title, tags that see it or nothing: all]
  * @type {[string, string, string[]?][]}
  */
 const SOURCES = [
-  ["exchange", "messages through an exchange"],
-  ["topic", "messages to MQTT topics"],
-  ["webhooks", "attempts of webhooks"],
-  ["log", "lines of the gateway's log", ["administrator", "monitoring"]],
-  ["audit", "the audit trail", ["administrator", "auditor"]],
+  ["exchange", t("messages through an exchange")],
+  ["topic", t("messages to MQTT topics")],
+  ["webhooks", t("attempts of webhooks")],
+  ["log", t("lines of the gateway's log"), ["administrator", "monitoring"]],
+  ["audit", t("the audit trail"), ["administrator", "auditor"]],
 ];
 const EVENTS = {
   log: [
-    ["Time", (one) => html`<${Time} at=${one.time} />`], ["Level", (one) => one.level], ["Of", (one) => one.logger], ["Line", (one) => one.message],
-    ["With", (one) => html`<${Data} value=${without(one, "time", "level", "logger", "message")} />`],
+    [t("Time"), (one) => html`<${Time} at=${one.time} />`], [t("Level"), (one) => one.level], [t("Of", {}, "logger"), (one) => one.logger], [t("Line"), (one) => one.message],
+    [t("With"), (one) => html`<${Data} value=${without(one, "time", "level", "logger", "message")} />`],
   ],
   audit: [
-    ["Time", (one) => html`<${Time} at=${one.at} />`], ["User", (one) => one.user], ["Action", (one) => one.action], ["Result", (one) => one.result],
-    ["With", (one) => html`<${Data} value=${without(one, "at", "user", "action", "result")} />`],
+    [t("Time"), (one) => html`<${Time} at=${one.at} />`], [t("User"), (one) => one.user], [t("Action"), (one) => one.action], [t("Result"), (one) => one.result],
+    [t("With"), (one) => html`<${Data} value=${without(one, "at", "user", "action", "result")} />`],
   ],
-  webhooks: [["Attempt", (one) => html`<${Data} value=${one} />`]],
+  webhooks: [[t("Attempt"), (one) => html`<${Data} value=${one} />`]],
 };
 const SHOWN_MAX = 200;
 const DRAW_MS = 250;
@@ -52,16 +53,16 @@ export default function Live({ user, query, vhosts }) {
   };
   const base = vhost === undefined ? null : targetOf(vhost, { ...query, of });
   const target = base && of === "exchange" ? base + asQuery({ pattern: query.pattern, from: query.from }) : base;
-  return html`<div><h1>Live${vhost && ` in ${vhost}`}</h1>
+  return html`<div><h1>${vhost ? t("Live in {vhost}", { vhost }) : t("Live")}</h1>
     <form class="row" onSubmit=${begin}>
-      <label><span>Follow</span><select value=${of} onChange=${(event) => change({ of: event.target.value, name: "", pattern: "", from: "", run: "" })}>
+      <label><span>${t("Follow")}</span><select value=${of} onChange=${(event) => change({ of: event.target.value, name: "", pattern: "", from: "", run: "" })}>
         ${seen.map(([kind, title]) => html`<option value=${kind}>${title}</option>`)}</select></label>
-      ${of === "exchange" && html`<label><span>Exchange</span><input name="name" required defaultValue=${query.name ?? "amq.topic"} /></label>
-        <label><span>Routing keys</span><input name="pattern" defaultValue=${query.pattern ?? "#"} /></label>`}
-      ${of === "topic" && html`<label><span>Topic filter</span><input name="name" required defaultValue=${query.name ?? "#"} /></label>`}
-      ${(of === "exchange" || of === "topic") && html`<label><span>From</span><input name="from" defaultValue=${query.from ?? "next"} />
-        <small class="quiet">next, first, -1h, or a time</small></label>`}
-      <button type="submit">Follow</button>
+      ${of === "exchange" && html`<label><span>${t("Exchange")}</span><input name="name" required defaultValue=${query.name ?? "amq.topic"} /></label>
+        <label><span>${t("Routing keys")}</span><input name="pattern" defaultValue=${query.pattern ?? "#"} /></label>`}
+      ${of === "topic" && html`<label><span>${t("Topic filter")}</span><input name="name" required defaultValue=${query.name ?? "#"} /></label>`}
+      ${(of === "exchange" || of === "topic") && html`<label><span>${t("From")}</span><input name="from" defaultValue=${query.from ?? "next"} />
+        <small class="quiet">${t("next, first, -1h, or a time")}</small></label>`}
+      <button type="submit">${t("Follow")}</button>
     </form>
     ${target && query.run && html`<${Followed} key=${target + query.run} target=${target} columns=${EVENTS[of]} vhost=${vhost} />`}
   </div>`;
@@ -85,7 +86,7 @@ function Followed({ target, columns, vhost }) {
     source.addEventListener("lagging", (event) => {
       setState((before) => ({ ...before, missed: before.missed + JSON.parse(event.data).skipped }));
     });
-    source.addEventListener("end", (event) => end(`It has ended: ${JSON.parse(event.data).reason}`));
+    source.addEventListener("end", (event) => end(t("It has ended: {reason}", { reason: JSON.parse(event.data).reason })));
     source.onerror = () => {
       if (source.readyState !== EventSource.CLOSED) return;
       // A browser does not tell why, so the same is asked for once more.
@@ -107,12 +108,12 @@ function Followed({ target, columns, vhost }) {
     };
   }, [target]);
   return html`<div>
-    <div class="actions"><button type="button" aria-pressed=${paused} onClick=${() => setPaused(!paused)}>${paused ? "Go on" : "Pause"}</button></div>
-    <p class="quiet" role="status">${count(state.total)} so far${state.total > SHOWN_MAX && `, the last ${SHOWN_MAX} are shown`}${
-      state.missed > 0 && `, ${count(state.missed)} were too fast and are missing`}</p>
+    <div class="actions"><button type="button" aria-pressed=${paused} onClick=${() => setPaused(!paused)}>${paused ? t("Go on") : t("Pause")}</button></div>
+    <p class="quiet" role="status">${t("{n} so far", { n: count(state.total) })}${state.total > SHOWN_MAX && t(", the last {n} are shown", { n: SHOWN_MAX })}${
+      state.missed > 0 && t(", {n} were too fast and are missing", { n: count(state.missed) })}</p>
     ${state.ended && html`<p class="notice" role="alert">${state.ended}</p>`}
     ${columns
-      ? html`<${Rows} label="Events" rows=${state.rows} empty="Nothing yet." columns=${columns} />`
-      : html`<${Messages} of=${state.rows} vhost=${vhost} empty="Nothing yet." />`}
+      ? html`<${Rows} label=${t("Events")} rows=${state.rows} empty=${t("Nothing yet.")} columns=${columns} />`
+      : html`<${Messages} of=${state.rows} vhost=${vhost} empty=${t("Nothing yet.")} />`}
   </div>`;
 }

@@ -3,6 +3,7 @@
 import { html } from "../vendor/preact.js";
 import { path } from "../api.js";
 import { Action, Data, List, count, parsed, put, remove } from "../parts.js";
+import { t } from "../words.js";
 
 const TARGETS = ["queues", "exchanges", "all", "classic_queues", "quorum_queues", "streams"];
 
@@ -11,31 +12,31 @@ export default function Policies({ user, query, vhosts, names: [kind = "policies
   const may = user.tags.includes("administrator") || (!isOperator && user.tags.includes("policymaker"));
   const fields = (one = {}) => [
     ...(one.name === undefined ? [
-      { name: "vhost", label: "Virtual host", options: vhosts, value: query.vhost || vhosts[0] },
-      { name: "name", label: "Name", required: true },
+      { name: "vhost", label: t("Virtual host"), options: vhosts, value: query.vhost || vhosts[0] },
+      { name: "name", label: t("Name"), required: true },
     ] : []),
-    { name: "pattern", label: "Pattern of names", required: true, value: one.pattern ?? "", help: "a regular expression: ^orders\\." },
-    { name: "target", label: "Applies to", options: TARGETS, value: one["apply-to"] ?? "queues" },
-    { name: "priority", label: "Priority", type: "number", value: one.priority ?? 0, help: "of those that match, the highest counts" },
-    { name: "definition", label: "Rules, as JSON", type: "textarea", required: true,
+    { name: "pattern", label: t("Pattern of names"), required: true, value: one.pattern ?? "", help: t("a regular expression: {example}", { example: "^orders\\." }) },
+    { name: "target", label: t("Applies to"), options: TARGETS, value: one["apply-to"] ?? "queues" },
+    { name: "priority", label: t("Priority"), type: "number", value: one.priority ?? 0, help: t("of those that match, the highest counts") },
+    { name: "definition", label: t("Rules, as JSON"), type: "textarea", required: true,
       value: one.definition ? JSON.stringify(one.definition, null, 2) : "", help: '{"message-ttl": 60000, "max-length": 1000}' },
   ];
   const save = ({ vhost, name, pattern, target, priority, definition }) => put(path(`/api/${kind}`, vhost, name), {
     pattern, "apply-to": target, priority: Number(priority), definition: parsed(definition),
   });
   const columns = [
-    ["Virtual host", (one) => one.vhost, "", "vhost"], ["Name", (one) => one.name, "", "name"],
-    ["Pattern", (one) => html`<code>${one.pattern}</code>`, "", "pattern"], ["Applies to", (one) => one["apply-to"], "", "apply-to"],
-    ["Priority", (one) => count(one.priority), "number", "priority"], ["Rules", (one) => html`<${Data} value=${one.definition} />`],
-    ...(may ? [["Actions", (one) => html`<div class="actions">
-      <${Action} label="Change" title=${`Change ${one.name}`} fields=${fields(one)} run=${(values) => save({ ...values, vhost: one.vhost, name: one.name })} />
-      <${Action} label="Delete" danger title=${`Delete ${one.name}`} text="Its rules hold no more." run=${() => remove(path(`/api/${kind}`, one.vhost, one.name))} />
+    [t("Virtual host"), (one) => one.vhost, "", "vhost"], [t("Name"), (one) => one.name, "", "name"],
+    [t("Pattern"), (one) => html`<code>${one.pattern}</code>`, "", "pattern"], [t("Applies to"), (one) => one["apply-to"], "", "apply-to"],
+    [t("Priority"), (one) => count(one.priority), "number", "priority"], [t("Rules"), (one) => html`<${Data} value=${one.definition} />`],
+    ...(may ? [[t("Actions"), (one) => html`<div class="actions">
+      <${Action} label=${t("Change")} title=${t("Change {name}", { name: one.name })} fields=${fields(one)} run=${(values) => save({ ...values, vhost: one.vhost, name: one.name })} />
+      <${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name: one.name })} text=${t("Its rules hold no more.")} run=${() => remove(path(`/api/${kind}`, one.vhost, one.name))} />
     </div>`]] : []),
   ];
-  return html`<div><h1>${isOperator ? "Operator policies" : "Policies"}</h1>
+  return html`<div><h1>${isOperator ? t("Operator policies") : t("Policies")}</h1>
     <p class="quiet">${isOperator
-      ? html`They narrow what policies allow. <a href="#/policies">Policies</a>`
-      : html`They give rules to queues and exchanges by their names. <a href="#/policies/operator-policies">Operator policies</a>`}</p>
-    ${may && html`<div class="actions"><${Action} label="Add a policy" fields=${fields()} run=${save} /></div>`}
-    <${List} label="Policies" target=${query.vhost ? path(`/api/${kind}`, query.vhost) : `/api/${kind}`} columns=${columns} /></div>`;
+      ? html`${t("They narrow what policies allow.")} <a href="#/policies">${t("Policies")}</a>`
+      : html`${t("They give rules to queues and exchanges by their names.")} <a href="#/policies/operator-policies">${t("Operator policies")}</a>`}</p>
+    ${may && html`<div class="actions"><${Action} label=${t("Add a policy")} fields=${fields()} run=${save} /></div>`}
+    <${List} label=${t("Policies")} target=${query.vhost ? path(`/api/${kind}`, query.vhost) : `/api/${kind}`} columns=${columns} /></div>`;
 }

@@ -7,37 +7,38 @@ import { Action, Cards, Data, Facts, List, Loading, Rows, YesNo, count, parsed, 
 import { Plot, Range, samplesQuery } from "../plot.js";
 import { Consumers } from "./channels.js";
 import { Messages } from "../messages.js";
+import { t } from "../words.js";
 
 export default function Queues(props) {
   return props.names.length === 2 ? html`<${One} ...${props} />` : html`<${All} ...${props} />`;
 }
 
 const COLUMNS = [
-  ["Virtual host", (one) => one.vhost, "", "vhost"],
-  ["Name", (one) => html`<a href=${link("queues", [one.vhost, one.name])}>${one.name}</a>`, "", "name"],
-  ["Type", (one) => one.type, "", "type"],
-  ["Policy", (one) => one.policy ?? "–", "", "policy"],
-  ["Ready", (one) => count(one.messages_ready), "number", "messages_ready"],
-  ["Unacknowledged", (one) => count(one.messages_unacknowledged), "number", "messages_unacknowledged"],
-  ["Consumers", (one) => count(one.consumers), "number", "consumers"],
-  ["In", (one) => rate(one.message_stats?.publish_details), "number", "message_stats.publish_details.rate"],
-  ["Out", (one) => rate(one.message_stats?.deliver_get_details), "number", "message_stats.deliver_get_details.rate"],
-  ["Acknowledged", (one) => rate(one.message_stats?.ack_details), "number", "message_stats.ack_details.rate"],
+  [t("Virtual host"), (one) => one.vhost, "", "vhost"],
+  [t("Name"), (one) => html`<a href=${link("queues", [one.vhost, one.name])}>${one.name}</a>`, "", "name"],
+  [t("Type"), (one) => one.type, "", "type"],
+  [t("Policy"), (one) => one.policy ?? "–", "", "policy"],
+  [t("Ready"), (one) => count(one.messages_ready), "number", "messages_ready"],
+  [t("Unacknowledged"), (one) => count(one.messages_unacknowledged), "number", "messages_unacknowledged"],
+  [t("Consumers"), (one) => count(one.consumers), "number", "consumers"],
+  [t("In"), (one) => rate(one.message_stats?.publish_details), "number", "message_stats.publish_details.rate"],
+  [t("Out"), (one) => rate(one.message_stats?.deliver_get_details), "number", "message_stats.deliver_get_details.rate"],
+  [t("Acknowledged"), (one) => rate(one.message_stats?.ack_details), "number", "message_stats.ack_details.rate"],
 ];
 
 function All({ query, vhosts }) {
   const target = query.vhost ? path("/api/queues", query.vhost) : "/api/queues";
   const declare = ({ vhost, name, type, durable, args }) =>
     put(path("/api/queues", vhost, name), { durable, arguments: { ...(type && { "x-queue-type": type }), ...parsed(args) } });
-  return html`<div><h1>Queues</h1>
-    <div class="actions"><${Action} label="Add a queue" run=${declare} fields=${[
-      { name: "vhost", label: "Virtual host", options: vhosts, value: query.vhost || vhosts[0] },
-      { name: "name", label: "Name", required: true },
-      { name: "type", label: "Type", options: ["", "classic", "quorum", "stream"] },
-      { name: "durable", label: "Durable: it is there after a restart", type: "checkbox", value: true },
-      { name: "args", label: "Arguments, as JSON", type: "textarea", help: '{"x-message-ttl": 60000}' },
+  return html`<div><h1>${t("Queues")}</h1>
+    <div class="actions"><${Action} label=${t("Add a queue")} run=${declare} fields=${[
+      { name: "vhost", label: t("Virtual host"), options: vhosts, value: query.vhost || vhosts[0] },
+      { name: "name", label: t("Name"), required: true },
+      { name: "type", label: t("Type"), options: ["", "classic", "quorum", "stream"] },
+      { name: "durable", label: t("Durable: it is there after a restart"), type: "checkbox", value: true },
+      { name: "args", label: t("Arguments, as JSON"), type: "textarea", help: '{"x-message-ttl": 60000}' },
     ]} /></div>
-    <${List} label="Queues" target=${target} columns=${COLUMNS} /></div>`;
+    <${List} label=${t("Queues")} target=${target} columns=${COLUMNS} /></div>`;
 }
 
 function One({ names: [vhost, name], query }) {
@@ -45,43 +46,43 @@ function One({ names: [vhost, name], query }) {
   const found = useLoaded(target + asQuery(samplesQuery(query, "msg_rates", "lengths")));
   const bindings = useLoaded(`${target}/bindings`);
   const { data } = found;
-  if (!data) return html`<div><h1>Queue ${name}</h1><${Loading} of=${found} /></div>`;
+  if (!data) return html`<div><h1>${t("Queue {name}", { name })}</h1><${Loading} of=${found} /></div>`;
   const { message_stats: moved } = data;
   const gone = () => { location.hash = link("queues"); };
-  return html`<div><h1>Queue ${name}</h1><${Loading} of=${found} />
+  return html`<div><h1>${t("Queue {name}", { name })}</h1><${Loading} of=${found} />
     <${Cards} rows=${[
-      ["Ready", count(data.messages_ready)], ["Unacknowledged", count(data.messages_unacknowledged)],
-      ["Consumers", count(data.consumers)],
-      ["In", rate(moved.publish_details), `${count(moved.publish)} since the start`],
-      ["Delivered", rate(moved.deliver_details), `${count(moved.deliver)} since the start`],
-      ["Without acknowledgement", rate(moved.deliver_no_ack_details), `${count(moved.deliver_no_ack)} since the start`],
-      ["Acknowledged", rate(moved.ack_details), `${count(moved.ack)} since the start`],
-      ["Given back", rate(moved.redeliver_details), `${count(moved.redeliver)} since the start`],
+      [t("Ready"), count(data.messages_ready)], [t("Unacknowledged"), count(data.messages_unacknowledged)],
+      [t("Consumers"), count(data.consumers)],
+      [t("In"), rate(moved.publish_details), t("{n} since the start", { n: count(moved.publish) })],
+      [t("Delivered"), rate(moved.deliver_details), t("{n} since the start", { n: count(moved.deliver) })],
+      [t("Without acknowledgement"), rate(moved.deliver_no_ack_details), t("{n} since the start", { n: count(moved.deliver_no_ack) })],
+      [t("Acknowledged"), rate(moved.ack_details), t("{n} since the start", { n: count(moved.ack) })],
+      [t("Given back"), rate(moved.redeliver_details), t("{n} since the start", { n: count(moved.redeliver) })],
     ]} />
     <div class="actions"><${Range} longest=${3600} />
-      <${Action} label="Publish a message" run=${(values) => publish(vhost, "amq.default", { ...values, key: name })} fields=${MESSAGE} />
-      <${Action} label="Purge" danger title=${`Purge ${name}`} text="All messages that are ready are dropped. Nobody gets them back."
+      <${Action} label=${t("Publish a message")} run=${(values) => publish(vhost, "amq.default", { ...values, key: name })} fields=${MESSAGE} />
+      <${Action} label=${t("Purge")} danger title=${t("Purge {name}", { name })} text=${t("All messages that are ready are dropped. Nobody gets them back.")}
         run=${() => remove(`${target}/contents`)} confirm=${name} />
-      <${Action} label="Delete" danger title=${`Delete ${name}`} text=${`The queue and its ${count(data.messages)} messages are gone.`}
+      <${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })} text=${t("The queue and its {n} messages are gone.", { n: count(data.messages) })}
         run=${() => remove(target)} done=${gone} confirm=${name} /></div>
-    <${Plot} title="Messages that wait" of=${data} names=${[["messages_ready", "Ready"], ["messages_unacknowledged", "Unacknowledged"]]} />
-    <${Plot} title="Messages per second" of=${moved} rates names=${[["publish", "In"], ["deliver_get", "Out"], ["ack", "Acknowledged"], ["redeliver", "Given back"]]} />
+    <${Plot} title=${t("Messages that wait")} of=${data} names=${[["messages_ready", t("Ready")], ["messages_unacknowledged", t("Unacknowledged")]]} />
+    <${Plot} title=${t("Messages per second")} of=${moved} rates names=${[["publish", t("In")], ["deliver_get", t("Out")], ["ack", t("Acknowledged")], ["redeliver", t("Given back")]]} />
     <${Facts} rows=${[
-      ["Virtual host", data.vhost], ["Type", data.type], ["Durable", html`<${YesNo} value=${data.durable} />`],
-      ["Exclusive", html`<${YesNo} value=${data.exclusive} />`], ["Deleted without consumers", html`<${YesNo} value=${data.auto_delete} />`],
-      ["Arguments", html`<${Data} value=${data.arguments} />`],
-      ["Policy", data.policy ?? "–"], ["Operator policy", data.operator_policy ?? "–"],
-      ["Rules of its policies", html`<${Data} value=${data.effective_policy_definition} />`],
-      ["Dropped by its limits", count(data.messages_dropped)],
+      [t("Virtual host"), data.vhost], [t("Type"), data.type], [t("Durable"), html`<${YesNo} value=${data.durable} />`],
+      [t("Exclusive"), html`<${YesNo} value=${data.exclusive} />`], [t("Deleted without consumers"), html`<${YesNo} value=${data.auto_delete} />`],
+      [t("Arguments"), html`<${Data} value=${data.arguments} />`],
+      [t("Policy"), data.policy ?? "–"], [t("Operator policy"), data.operator_policy ?? "–"],
+      [t("Rules of its policies"), html`<${Data} value=${data.effective_policy_definition} />`],
+      [t("Dropped by its limits"), count(data.messages_dropped)],
     ]} />
-    <h2>Consumers</h2><${Consumers} of=${data.consumer_details} />
-    <h2>Bindings that lead here</h2>
+    <h2>${t("Consumers")}</h2><${Consumers} of=${data.consumer_details} />
+    <h2>${t("Bindings that lead here")}</h2>
     <${Loading} of=${bindings} />
-    ${bindings.data && html`<${Rows} label="Bindings" rows=${bindings.data} columns=${[
-      ["From", (one) => one.source === "" ? "(default exchange)" : html`<a href=${link("exchanges", [vhost, one.source])}>${one.source}</a>`],
-      ["Routing key", (one) => one.routing_key], ["Arguments", (one) => html`<${Data} value=${one.arguments} />`],
+    ${bindings.data && html`<${Rows} label=${t("Bindings")} rows=${bindings.data} columns=${[
+      [t("From"), (one) => one.source === "" ? t("(default exchange)") : html`<a href=${link("exchanges", [vhost, one.source])}>${one.source}</a>`],
+      [t("Routing key"), (one) => one.routing_key], [t("Arguments"), (one) => html`<${Data} value=${one.arguments} />`],
     ]} />`}
-    <h2>Messages</h2>
+    <h2>${t("Messages")}</h2>
     <${Peek} vhost=${vhost} name=${name} /></div>`;
 }
 
@@ -98,19 +99,19 @@ function Peek({ vhost, name }) {
       setError(refusal.message);
     }
   };
-  return html`<div><p class="quiet">Looking takes nothing out of the queue and marks nothing.</p>
+  return html`<div><p class="quiet">${t("Looking takes nothing out of the queue and marks nothing.")}</p>
     <form class="row" onSubmit=${look}>
-      <label><span>At most</span><input name="max" type="number" min="1" max="100" defaultValue="10" required /></label>
-      <button type="submit">Look at messages</button>
+      <label><span>${t("At most")}</span><input name="max" type="number" min="1" max="100" defaultValue="10" required /></label>
+      <button type="submit">${t("Look at messages")}</button>
     </form>
     ${error && html`<p class="notice bad" role="alert">${error}</p>`}
     ${shown && html`<${Messages} of=${shown} vhost=${vhost} queue=${name} />`}</div>`;
 }
 
 export const MESSAGE = [
-  { name: "payload", label: "Payload", type: "textarea" },
-  { name: "properties", label: "Properties, as JSON", type: "textarea", help: '{"content_type": "text/plain", "headers": {"k": "v"}}' },
-  { name: "persistent", label: "Persistent", type: "checkbox", value: true },
+  { name: "payload", label: t("Payload"), type: "textarea" },
+  { name: "properties", label: t("Properties, as JSON"), type: "textarea", help: '{"content_type": "text/plain", "headers": {"k": "v"}}' },
+  { name: "persistent", label: t("Persistent"), type: "checkbox", value: true },
 ];
 
 /** Publish what the fields of `MESSAGE` say. Throws when no queue takes it. */
@@ -120,5 +121,5 @@ export async function publish(vhost, exchange, { key, payload, properties, persi
     properties: { delivery_mode: persistent ? 2 : 1, ...parsed(properties) },
   };
   const { routed } = await post(`${path("/api/exchanges", vhost, exchange)}/publish`, body);
-  if (!routed) throw new Error("No queue takes a message with this routing key. It was dropped.");
+  if (!routed) throw new Error(t("No queue takes a message with this routing key. It was dropped."));
 }

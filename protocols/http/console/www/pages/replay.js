@@ -4,6 +4,7 @@ import { html, useEffect, useState } from "../vendor/preact.js";
 import { path, query as asQuery } from "../api.js";
 import { change, link } from "../location.js";
 import { Action, Time, count, duration, post, useLoaded } from "../parts.js";
+import { t } from "../words.js";
 
 /** Steps of the slider, in ms before now: finer where it is nearer. */
 const AGES = [
@@ -79,24 +80,28 @@ export default function Replay({ user, query, vhosts }) {
     post(`${path("/v1/vhosts", vhost)}/${path("queues", queue)}/replay`, { ...place, from: new Date(from).toISOString() })
       .then(() => { location.hash = link("queues", [vhost, queue]); });
   const done = found.progress >= 1;
-  return html`<div><h1>Replay${vhost && ` in ${vhost}`}</h1>
-    <p class="quiet">Messages that were published since a moment go into a new queue, consumed ones too, as far as the log keeps them.</p>
+  return html`<div><h1>${vhost ? t("Replay in {vhost}", { vhost }) : t("Replay")}</h1>
+    <p class="quiet">${t("Messages that were published since a moment go into a new queue, consumed ones too, as far as the log keeps them.")}</p>
     <form class="row" onSubmit=${choose}>
-      <label><span>Of</span><select value=${of} onChange=${(event) => change({ of: event.target.value })}>
-        <option value="topic">MQTT topics</option><option value="exchange">an exchange</option></select></label>
-      ${of === "topic" && html`<label><span>Topic filter</span><input name="topic" required defaultValue=${place.topic} /></label>`}
-      ${of === "exchange" && html`<label><span>Exchange</span><input name="exchange" required defaultValue=${place.exchange} /></label>
-        <label><span>Routing key</span><input name="key" defaultValue=${place.routing_key} /><small class="quiet">of a topic exchange with * and #</small></label>`}
-      <button type="submit">Count</button>
+      <label><span>${t("Of", {}, "replay")}</span><select value=${of} onChange=${(event) => change({ of: event.target.value })}>
+        <option value="topic">${t("MQTT topics")}</option><option value="exchange">${t("an exchange")}</option></select></label>
+      ${of === "topic" && html`<label><span>${t("Topic filter")}</span><input name="topic" required defaultValue=${place.topic} /></label>`}
+      ${of === "exchange" && html`<label><span>${t("Exchange")}</span><input name="exchange" required defaultValue=${place.exchange} /></label>
+        <label><span>${t("Routing key")}</span><input name="key" defaultValue=${place.routing_key} /><small class="quiet">${t("of a topic exchange with * and #")}</small></label>`}
+      <button type="submit">${t("Count")}</button>
     </form>
-    <label class="slider"><span>Since</span><input type="range" min="0" max=${AGES.length - 1} value=${moved}
-      aria-valuetext=${`${duration(AGES[moved])} ago`} onInput=${(event) => setMoved(Number(event.target.value))} onChange=${slide} /></label>
-    <p>${duration(AGES[moved])} ago: since <${Time} at=${now - AGES[moved]} /></p>
+    <label class="slider"><span>${t("Since")}</span><input type="range" min="0" max=${AGES.length - 1} value=${moved}
+      aria-valuetext=${t("{age} ago", { age: duration(AGES[moved]) })} onInput=${(event) => setMoved(Number(event.target.value))} onChange=${slide} /></label>
+    <p>${t("{age} ago: since {time}", { age: duration(AGES[moved]), time: html`<${Time} at=${now - AGES[moved]} />` })}</p>
     ${found.error
       ? html`<p class="notice bad" role="alert">${found.error}</p>`
-      : html`<p role="status">${count(found.count)} messages${!done && ` so far, ${Math.floor(found.progress * 100)} % counted`}</p>`}
-    ${!found.error && may && html`<div class="actions"><${Action} label="Replay into a new queue" run=${replay} done=${() => {}}
-      text=${`It gets ${count(found.count)} messages${done ? "" : " or more"}, and nothing more afterwards. Nothing is taken from other queues.`}
-      fields=${[{ name: "queue", label: "Name of the queue", required: true }]} /></div>`}
+      : html`<p role="status">${done
+        ? t("{n} messages", { n: count(found.count) })
+        : t("{n} messages so far, {percent} % counted", { n: count(found.count), percent: Math.floor(found.progress * 100) })}</p>`}
+    ${!found.error && may && html`<div class="actions"><${Action} label=${t("Replay into a new queue")} run=${replay} done=${() => {}}
+      text=${done
+        ? t("It gets {n} messages, and nothing more afterwards. Nothing is taken from other queues.", { n: count(found.count) })
+        : t("It gets {n} messages or more, and nothing more afterwards. Nothing is taken from other queues.", { n: count(found.count) })}
+      fields=${[{ name: "queue", label: t("Name of the queue"), required: true }]} /></div>`}
   </div>`;
 }

@@ -3,10 +3,11 @@
 import { html } from "../vendor/preact.js";
 import { path, query as asQuery } from "../api.js";
 import { change } from "../location.js";
-import { Action, List, Time, bytes, post } from "../parts.js";
+import { Action, List, Time, bytes, count, post } from "../parts.js";
+import { t } from "../words.js";
 
 /** The most topics that the gateway lists. */
-const MOST = "10,000";
+const MOST = 10000;
 
 export default function Retained({ query, vhosts }) {
   const vhost = query.vhost || vhosts[0];
@@ -15,18 +16,19 @@ export default function Retained({ query, vhosts }) {
     change({ topic: event.target.elements.topic.value, page: "" });
   };
   const clear = (topic) => post(`${path("/v1/vhosts", vhost)}/mqtt/messages${asQuery({ topic, retain: true })}`, { value: "" });
-  return html`<div><h1>Retained messages${vhost && ` of ${vhost}`}</h1>
-    <p class="quiet">The last message of each topic that was published with RETAIN; new subscribers get it. At most ${MOST} topics are listed: a topic filter shows others.</p>
+  return html`<div><h1>${vhost ? t("Retained messages of {vhost}", { vhost }) : t("Retained messages")}</h1>
+    <p class="quiet">${
+      t("The last message of each topic that was published with RETAIN; new subscribers get it. At most {most} topics are listed: a topic filter shows others.", { most: count(MOST) })}</p>
     <form class="row" onSubmit=${choose}>
-      <label><span>Topic filter</span><input name="topic" defaultValue=${query.topic ?? "#"} autocomplete="off" required /><small class="quiet">with + and #</small></label>
-      <button type="submit">Show</button>
+      <label><span>${t("Topic filter")}</span><input name="topic" defaultValue=${query.topic ?? "#"} autocomplete="off" required /><small class="quiet">${t("with + and #")}</small></label>
+      <button type="submit">${t("Show")}</button>
     </form>
-    ${vhost !== undefined && html`<${List} label="Retained messages" target=${path("/api/retained", vhost)} fields=${{ topic: query.topic }}
-      search="Text in the topic" columns=${[
-        ["Topic", (one) => one.name, "", "name"], ["Size", (one) => bytes(one.size), "number", "size"],
-        ["Published", (one) => html`<${Time} at=${one.stored_at} />`, "", "stored_at"],
-        ["Expires", (one) => html`<${Time} at=${one.expires_at} />`, "", "expires_at"],
-        ["Actions", (one) => one.may_clear && html`<${Action} label="Clear" title="Clear the retained message" danger
-          text=${`New subscribers to ${one.name} get nothing. Those who are there get an empty message, as MQTT says.`} run=${() => clear(one.name)} />`],
+    ${vhost !== undefined && html`<${List} label=${t("Retained messages")} target=${path("/api/retained", vhost)} fields=${{ topic: query.topic }}
+      search=${t("Text in the topic")} columns=${[
+        [t("Topic"), (one) => one.name, "", "name"], [t("Size"), (one) => bytes(one.size), "number", "size"],
+        [t("Published"), (one) => html`<${Time} at=${one.stored_at} />`, "", "stored_at"],
+        [t("Expires"), (one) => html`<${Time} at=${one.expires_at} />`, "", "expires_at"],
+        [t("Actions"), (one) => one.may_clear && html`<${Action} label=${t("Clear")} title=${t("Clear the retained message")} danger
+          text=${t("New subscribers to {name} get nothing. Those who are there get an empty message, as MQTT says.", { name: one.name })} run=${() => clear(one.name)} />`],
       ]} />`}</div>`;
 }

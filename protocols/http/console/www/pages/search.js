@@ -6,19 +6,20 @@ import { change } from "../location.js";
 import { bytes, count, post } from "../parts.js";
 import { Messages } from "../messages.js";
 import { Message } from "./message.js";
+import { t } from "../words.js";
 
 /** [name in the address and of the input, label, help or nothing] */
 const FIELDS = [
-  ["from", "From", "first, -1h, pos:4711, or a time"],
-  ["to", "To", "now, or as from"],
-  ["queue", "Queue or stream"],
-  ["exchange", "Exchange", "amq.default is the default one"],
-  ["routing_key", "Routing key", "* is one word, # any number"],
-  ["topic", "MQTT topic filter", "instead of exchange and key"],
-  ["headers", "Headers", "name=value; only name: any value; , between"],
-  ["message_id", "Message id"],
-  ["correlation_id", "Correlation id"],
-  ["contains", "Text in the body"],
+  ["from", t("From"), t("first, -1h, pos:4711, or a time")],
+  ["to", t("To"), t("now, or as from")],
+  ["queue", t("Queue or stream")],
+  ["exchange", t("Exchange"), t("amq.default is the default one")],
+  ["routing_key", t("Routing key"), t("* is one word, # any number")],
+  ["topic", t("MQTT topic filter"), t("instead of exchange and key")],
+  ["headers", t("Headers"), t("name=value; only name: any value; , between")],
+  ["message_id", t("Message id")],
+  ["correlation_id", t("Correlation id")],
+  ["contains", t("Text in the body")],
 ];
 const DEFAULTS = { from: "-1h", to: "now" };
 /** Rows on the page: with more the search stops, and may be continued. */
@@ -54,13 +55,13 @@ function Past({ query, vhosts }) {
     const { elements } = event.target;
     change({ ...Object.fromEntries(FIELDS.map(([name]) => [name, elements[name].value.trim()])), run: Date.now() });
   };
-  return html`<div><h1>Search${vhost && ` in ${vhost}`}</h1>
-    <p class="quiet">All that you fill in must hold. Consumed messages are found, too, while the log still has them.</p>
+  return html`<div><h1>${vhost ? t("Search in {vhost}", { vhost }) : t("Search")}</h1>
+    <p class="quiet">${t("All that you fill in must hold. Consumed messages are found, too, while the log still has them.")}</p>
     <form class="row" role="search" onSubmit=${begin}>
       ${FIELDS.map(([name, label, help], at) => html`<label><span>${label}</span>
         <input name=${name} data-search=${at === 0 || undefined} defaultValue=${query[name] ?? DEFAULTS[name] ?? ""} autocomplete="off" />
         ${help && html`<small class="quiet">${help}</small>`}</label>`)}
-      <button type="submit">Search</button>
+      <button type="submit">${t("Search")}</button>
     </form>
     ${vhost && query.run && html`<${Found} key=${vhost + query.run} vhost=${vhost} wanted=${wantedOf(query)} />`}
   </div>`;
@@ -106,13 +107,14 @@ function Found({ vhost, wanted }) {
   const percent = Math.floor(state.progress * 100);
   return html`<div>
     <div class="actions">
-      <label><span>Searched</span><progress max="100" value=${percent}>${percent} %</progress></label>
-      ${runs && html`<button type="button" onClick=${() => setRuns(false)}>Stop</button>`}
-      ${!runs && !state.over && html`<button type="button" onClick=${goOn}>Continue</button>`}
+      <label><span>${t("Searched")}</span><progress max="100" value=${percent}>${percent} %</progress></label>
+      ${runs && html`<button type="button" onClick=${() => setRuns(false)}>${t("Stop")}</button>`}
+      ${!runs && !state.over && html`<button type="button" onClick=${goOn}>${t("Continue")}</button>`}
     </div>
-    <p class="quiet" role="status">${state.over ? "Done" : runs ? "Searching" : "Stopped"}: ${percent} %, ${count(state.rows.length)} found, ${
-      bytes(state.scanned)} read${state.damaged > 0 && `, ${count(state.damaged)} damaged places passed over`}</p>
+    <p class="quiet" role="status">${state.over ? t("Done") : runs ? t("Searching") : t("Stopped")}: ${percent} %, ${
+      t("{n} found, {size} read", { n: count(state.rows.length), size: bytes(state.scanned) })}${
+      state.damaged > 0 && t(", {n} damaged places passed over", { n: count(state.damaged) })}</p>
     ${state.error && html`<p class="notice bad" role="alert">${state.error}</p>`}
-    <${Messages} of=${state.rows} empty=${state.over ? "Nothing is found." : "Nothing is found yet."} past vhost=${vhost} queue=${wanted.queue} />
+    <${Messages} of=${state.rows} empty=${state.over ? t("Nothing is found.") : t("Nothing is found yet.")} past vhost=${vhost} queue=${wanted.queue} />
   </div>`;
 }

@@ -322,7 +322,8 @@ def test_definitions_are_imported_exported_and_imported_again_with_nothing_lost(
     expected["users"][1]["tags"] = ["management", "monitoring"]
     assert lost(expected, exported) == []
     components = [(p["component"], p["name"]) for p in exported["parameters"]]
-    assert components == [("vhost-limits", "limits"), ("operator_policy", "op")]
+    upstream = ("federation-upstream", "s")
+    assert components == [("vhost-limits", "limits"), ("operator_policy", "op"), upstream]
     with Gateway(tmp_path / "second", settings=SETTINGS) as second:
         other = Api(second)
         assert other.status("POST", "definitions", exported) == 204

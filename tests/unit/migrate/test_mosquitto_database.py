@@ -125,5 +125,5 @@ def test_without_paho_a_move_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delitem(sys.modules, "penstock.migrate.mosquitto.publisher", raising=False)
     database = read(file(tmp_path, stored(7, b"a/b", b""), chunk(4, struct.pack("<Q", 7))))
     target = Target(api=Api(), mqtt=("127.0.0.1", 1), vhost="/", anonymous="guest")
-    with pytest.raises(MigrationError, match=r"penstock\[migrate\]"):
+    with pytest.raises(MigrationError, match="pip install 'paho-mqtt"):
         apply(Conversion(), database, target, tmp_path / "state.json")

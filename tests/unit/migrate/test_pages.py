@@ -11,9 +11,11 @@ from penstock.cli.parsing import parser_of
 from tests.docs.pages import commands
 
 PAGE = Path("docs/how-to/move-from-rabbitmq.md")
+MOVES = [line for line in commands(PAGE, "penstock") if " migrate rabbitmq " in line]
+"""The line of `migrate conf` is a checked one: it is run with the page."""
 
 
-@pytest.mark.parametrize("line", commands(PAGE, "penstock"))
+@pytest.mark.parametrize("line", MOVES)
 def test_the_command_takes_a_line_of_the_page(line: str) -> None:
     _, command, *words = shlex.split(line)
     parsed = parser_of(command).parse_args(words)
@@ -21,4 +23,4 @@ def test_the_command_takes_a_line_of_the_page(line: str) -> None:
 
 
 def test_the_page_has_lines() -> None:
-    assert len(commands(PAGE, "penstock")) == 5
+    assert len(MOVES) == 5

@@ -8,18 +8,16 @@ Exit code 0 only when all of that holds.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 import pika
 from pamqp import commands
 
+from tests.crash.beside_rabbitmq import command
 from tests.crash.moves_rabbitmq import Client, Publisher, Queue, consume, working
 from tests.support.amqp_client import Connection
 from tests.support.brokers import Broker, Gateway, RabbitMQ
@@ -152,25 +150,7 @@ def _federated_queue(rabbitmq: RabbitMQ, gateway: Gateway) -> int:
 
 def main() -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.crash.federation")
-    parser.add_argument("--messages", type=int, default=50_000, help="each way")
-    parser.add_argument("--kills", type=int, default=20, help="of RabbitMQ and the gateway in turn")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="penstock-federation-") as name:
-        folder = Path(name)
-        with (
-            RabbitMQ(folder / "rabbitmq", plugins=_PLUGINS) as rabbitmq,
-            Gateway(folder / "gateway", settings=SETTINGS) as gateway,
-        ):
-            # Ports stay over a restart.
-            gateway.settings["management.listen"] = f"127.0.0.1:{gateway.ports['management']}"
-            report = run(rabbitmq, gateway, messages=options.messages, kills=options.kills, seed=options.seed)
-            if not report.ok:
-                print(gateway.log_tail(100))
-    print(report)
-    print("PASS" if report.ok else "FAIL")
-    return 0 if report.ok else 1
+    return command("federation", run, settings=SETTINGS, messages=50_000, plugins=_PLUGINS)
 
 
 if __name__ == "__main__":

@@ -7,17 +7,15 @@ each confirmed message must have arrived. Exit code 0 only when that holds.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pamqp import commands
 
+from tests.crash.beside_rabbitmq import command
 from tests.crash.moves_rabbitmq import Client, Publisher, Queue, consume, working
 from tests.support.amqp_client import Connection
 from tests.support.brokers import Gateway, RabbitMQ
@@ -106,25 +104,7 @@ def run(rabbitmq: RabbitMQ, gateway: Gateway, *, messages: int, kills: int, seed
 
 def main() -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.crash.shovels")
-    parser.add_argument("--messages", type=int, default=100_000)
-    parser.add_argument("--kills", type=int, default=20, help="of RabbitMQ and the gateway in turn")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="penstock-shovels-") as name:
-        folder = Path(name)
-        with (
-            RabbitMQ(folder / "rabbitmq") as rabbitmq,
-            Gateway(folder / "gateway", settings=SETTINGS) as gateway,
-        ):
-            # The port of the management API stays over a restart.
-            gateway.settings["management.listen"] = f"127.0.0.1:{gateway.ports['management']}"
-            report = run(rabbitmq, gateway, messages=options.messages, kills=options.kills, seed=options.seed)
-            if not report.ok:
-                print(gateway.log_tail(100))
-    print(report)
-    print("PASS" if report.ok else "FAIL")
-    return 0 if report.ok else 1
+    return command("shovels", run, settings=SETTINGS, messages=100_000)
 
 
 if __name__ == "__main__":

@@ -270,14 +270,7 @@ def amqp10_from_stored(
     (None: these are the same); `counts`: annotations tell of both. `ttl_ms`: the time that is left of its
     expiration. `offset`: its place in a stream. `added`: annotations that take the place of its own.
     """
-    try:
-        properties = decode_properties(block, entries=len(block))
-    except t.TableError:
-        properties = {}
-    found = properties.get("headers")
-    headers: Table = dict(found) if isinstance(found, dict) else {}
-    found = headers.pop(SECTIONS_HEADER, None)
-    kept = _kept(found) if sections else None
+    properties, headers, kept = _read(block, sections)
     if kept is None:
         views = _views(properties, headers)
         annotations = views.pop(s.ANNOTATIONS, {})
@@ -303,11 +296,8 @@ def amqp10_from_stored(
     return raw if kept is None else raw + kept.raw.get(s.FOOTER, b"")
 
 
-def with_annotations(block: bytes, added: Mapping[Any, Any], *, sections: bool) -> bytes:
-    """The properties of a record with annotations that take the place of its own.
-
-    The record has the flag SECTIONS then; `sections`: it had it before.
-    """
+def _read(block: bytes, sections: bool) -> tuple[dict[str, Any], Table, s.Message | None]:
+    """Properties, their headers without our own, and the sections kept, if the record has that flag."""
     try:
         properties = decode_properties(block, entries=len(block))
     except t.TableError:
@@ -316,6 +306,15 @@ def with_annotations(block: bytes, added: Mapping[Any, Any], *, sections: bool) 
     headers: Table = dict(found) if isinstance(found, dict) else {}
     found = headers.pop(SECTIONS_HEADER, None)
     kept = _kept(found) if sections else None
+    return properties, headers, kept
+
+
+def with_annotations(block: bytes, added: Mapping[Any, Any], *, sections: bool) -> bytes:
+    """The properties of a record with annotations that take the place of its own.
+
+    The record has the flag SECTIONS then; `sections`: it had it before.
+    """
+    properties, headers, kept = _read(block, sections)
     if kept is None:
         views = _views(properties, headers)
         raw = {code: s.encode_section(code, value) for code, value in views.items()}

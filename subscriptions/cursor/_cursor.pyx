@@ -302,6 +302,7 @@ cdef class Cursor(CursorLimits):
         entry.match = match
         entry.size = 0
         entry.count = count
+        entry.state = OUT                   # beside `released`: one store for both
         entry.released = released
         entry.level = 0
         entry.slot = 0
@@ -320,7 +321,6 @@ cdef class Cursor(CursorLimits):
                 entry.state = READY
                 self._ready(seq, entry)
                 return 1
-        entry.state = OUT
         self.outstanding += 1
         if stale:
             self._loose(entry)
@@ -341,10 +341,10 @@ cdef class Cursor(CursorLimits):
         item.match = entry.match
         item.count = entry.count
         item.released = entry.released
-        item.noted = self._notes is not None and entry.pos in self._notes
-        item.redelivered = entry.count > 0 or entry.released > 0 or entry.pos <= self.unclean_until
-        if item.redelivered:
+        item.redelivered = 0
+        if entry.count or entry.released or entry.pos <= self.unclean_until:
             TAKEN.plain = False
+            item.redelivered = 1
             if (entry.count or entry.released) and self._rules is not None and self._rules.tells_count:
                 item.redelivered = COUNTED
         TAKEN.n += 1

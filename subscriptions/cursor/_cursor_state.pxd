@@ -49,4 +49,5 @@ cdef class CursorState(TakeResult):
     cdef uint64_t _undone(self) noexcept
     cdef uint64_t _floor(self) noexcept
     cdef void _mark_dirty(self) noexcept
+    cpdef bytes note_of(self, uint64_t pos)
     cdef void _forget(self, uint64_t pos) noexcept

@@ -255,7 +255,7 @@ cdef class CursorState(TakeResult):
         self._mark_dirty()
         return True
 
-    def note_of(self, uint64_t pos):
+    cpdef bytes note_of(self, uint64_t pos):
         return b"" if self._notes is None else self._notes.get(pos, b"")
 
     cdef void _forget(self, uint64_t pos) noexcept:

@@ -19,7 +19,6 @@ cdef struct Item:
     uint32_t match              # a tag, or MATCH_SET | id (see Cursor.match_tags)
     uint16_t count              # deliveries before this one that failed
     uint16_t released           # deliveries before it that were given back and did not fail
-    bint noted                  # there is a note of it (`Cursor.note_of`)
     int redelivered             # 0, 1 or COUNTED
 
 

@@ -516,7 +516,7 @@ cdef class OutgoingCore(DirectConsumer):
         cdef const uint8_t* key = blob
         cdef const uint8_t* props = blob + record.key
         cdef Py_ssize_t key_size = record.key, props_size = record.props, size
-        cdef bytes other_key, other_props, found
+        cdef bytes other_key, other_props, found, note = cursor.note_of(batch.base_lsn + item.index)
         cdef uint64_t seq = item.seq, number
         cdef Told told
         cdef Payload payload
@@ -540,7 +540,7 @@ cdef class OutgoingCore(DirectConsumer):
             props = <const uint8_t*>PyBytes_AS_STRING(other_props)
             props_size = PyBytes_GET_SIZE(other_props)
         pieces[1].size = pieces[2].size = 0
-        if not self.filtered and not item.noted and deliverable(
+        if not self.filtered and not note and deliverable(
             key, key_size, props, props_size, blob + record.key + record.props,
             <Py_ssize_t>(record.size - record.key - record.props), record.flags & F_SECTIONS, &told, &payload
         ):
@@ -553,7 +553,7 @@ cdef class OutgoingCore(DirectConsumer):
         else:
             found = self.payload(
                 batch.record(item.index), None if told.offset < 0 else told.offset, told.count, told.acquired, told.counts,
-                cursor.note_of(batch.base_lsn + item.index) if item.noted else b"",
+                note,
             )
             if found is None:
                 cursor.settle(seq)

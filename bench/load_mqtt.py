@@ -48,16 +48,22 @@ def publish_packet(topic: str, payload: bytes, *, qos: int = 0, packet_id: int =
     return packet(0x30 | qos << 1, utf8(topic) + (struct.pack(">H", packet_id) if qos else b"") + payload)
 
 
-def open_session(port: int, client_id: str, vhost: str = "") -> socket.socket:
+def open_session(port: int, client_id: str, vhost: str = "", *, timeout_s: float = 10.0) -> socket.socket:
     """A connection with a clean session and no keep-alive."""
-    return log_in(port, client_id, clean=True, vhost=vhost)[0]
+    return log_in(port, client_id, clean=True, vhost=vhost, timeout_s=timeout_s)[0]
 
 
 def log_in(
-    port: int, client_id: str, *, clean: bool, keep_alive_s: int = 0, vhost: str = ""
+    port: int,
+    client_id: str,
+    *,
+    clean: bool,
+    keep_alive_s: int = 0,
+    vhost: str = "",
+    timeout_s: float = 10.0,
 ) -> tuple[socket.socket, bool]:
     """A connection, and whether the broker had the session already. `vhost`: penstock's, as guest there."""
-    s = connect(port)
+    s = connect(port, timeout_s)
     try:
         flags = bytes([4, (2 if clean else 0) | (0xC0 if vhost else 0)])
         login = utf8(f"{vhost}:guest") + utf8("guest") if vhost else b""

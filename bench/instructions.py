@@ -1,0 +1,231 @@
+"""Instructions of the gateway per message, counted by Valgrind's Callgrind, here and in another checkout.
+
+python -m bench.instructions [--other CHECKOUT] [--only PATTERN] [--chunks N] [--functions N]
+
+Times on a shared machine differ by a third from run to run; counts of instructions hardly differ. This shows
+a loss of 2 % that no run of `bench.compare` can show. It counts user code only: no system call, no cache
+miss. Publisher and subscribers take turns: a chunk of equal messages is sent, delivered and answered before
+the next one. `--other` names a checkout whose kernels are built. Callgrind is fifty times slower than the
+processor: a row takes about a minute. Needs Debian's package valgrind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from bench.load import read_exactly
+from bench.load_amqp import CONFIRM_BYTES, UNBLOCKED, Client, message
+from bench.load_mqtt import PUBACK_BYTES, open_session, packet, publish_packet, subscribe
+from bench.report import machine
+from tests.support.brokers import ROOT, Gateway
+
+BODY_BYTES = 100
+CHUNK_MESSAGES = 200
+"""As many as one read takes: with more, the number of reads depends on the load of the machine."""
+IN_FLIGHT = 20
+"""Deliveries of QoS 1 that a subscriber has unacknowledged, at most."""
+TIMEOUT_S = 600.0
+_FUNCTION = re.compile(r"\s*([\d,]+) \([^)]*\)\s+\S*?:__pyx_\w+?_8penstock_(\w+)")
+
+Exchange: TypeAlias = Callable[[], None]
+"""Sends one chunk; it returns when all of it is delivered and answered."""
+
+
+class CountedGateway(Gateway):
+    """A gateway of a checkout under Callgrind."""
+
+    start_timeout_s = TIMEOUT_S
+    stop_timeout_s = TIMEOUT_S
+
+    def __init__(self, folder: Path, checkout: Path) -> None:
+        super().__init__(folder)
+        self._checkout = checkout
+        self._dumps = 0
+
+    def command(self) -> list[str]:
+        return [
+            "valgrind",
+            "--tool=callgrind",
+            f"--callgrind-out-file={self.folder}/counts",
+            *super().command(),
+        ]
+
+    def environment(self) -> Mapping[str, str]:
+        return {"PYTHONPATH": str(self._checkout / "src"), "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0"}
+
+    def counted(self) -> Path:
+        """The file of what was counted since the last call."""
+        self._dumps += 1
+        subprocess.run(["callgrind_control", "--dump", str(self.pid)], check=True, capture_output=True)
+        return self.folder / f"counts.{self._dumps}"
+
+
+def _drop(s: socket.socket, size: int) -> None:
+    """Read that many bytes."""
+    buffer = bytearray(1 << 18)
+    while size:
+        got = s.recv_into(buffer, min(size, len(buffer)))
+        if not got:
+            raise EOFError("closed by the gateway")
+        size -= got
+
+
+def _mqtt(port: int, closing: ExitStack, *, qos: int = 0, subscribers: int = 1) -> Exchange:
+    topic, body = f"bench/{qos}/{subscribers}", b"x" * BODY_BYTES
+    publisher, *others = (
+        closing.enter_context(open_session(port, f"count-{qos}-{subscribers}-{i}", timeout_s=TIMEOUT_S))
+        for i in range(subscribers + 1)
+    )
+    for s in others:
+        subscribe(s, topic, qos)
+    size = len(publish_packet(topic, body, qos=qos))
+    chunk = b"".join(publish_packet(topic, body, qos=qos, packet_id=i + 1) for i in range(CHUNK_MESSAGES))
+
+    def exchange() -> None:
+        publisher.sendall(chunk)
+        for s in others:
+            if not qos:
+                _drop(s, len(chunk))
+                continue
+            for _ in range(CHUNK_MESSAGES // IN_FLIGHT):
+                got = s.recv(size * IN_FLIGHT, socket.MSG_WAITALL)
+                at = range(size - BODY_BYTES - 2, len(got), size)
+                s.sendall(b"".join(packet(0x40, got[i : i + 2]) for i in at))
+        if qos:
+            _drop(publisher, PUBACK_BYTES * CHUNK_MESSAGES)
+
+    return exchange
+
+
+def _amqp(port: int, closing: ExitStack, *, durable: bool = False) -> Exchange:
+    queue = f"count-{durable}"
+    publisher, consumer = (Client(port, capabilities=UNBLOCKED, timeout_s=TIMEOUT_S) for _ in range(2))
+    closing.callback(publisher.close)
+    closing.callback(consumer.close)
+    publisher.declare(queue, durable=durable)
+    if durable:
+        publisher.call(85, 10, b"\0", 11)
+    consumer.consume(queue, no_ack=True)
+    one = message(queue, BODY_BYTES, durable=durable)
+    publisher.socket.sendall(one)
+    stride, sent = 0, 1
+    for _ in range(3):  # the frames of one delivery
+        size = int.from_bytes(read_exactly(consumer.socket, 7)[3:], "big") + 1
+        _drop(consumer.socket, size)
+        stride += 7 + size
+
+    def exchange() -> None:
+        nonlocal sent
+        publisher.socket.sendall(one * CHUNK_MESSAGES)
+        sent += CHUNK_MESSAGES
+        _drop(consumer.socket, stride * CHUNK_MESSAGES)
+        confirmed = 0
+        while durable and confirmed < sent:
+            confirmed = int.from_bytes(read_exactly(publisher.socket, CONFIRM_BYTES)[11:19], "big")
+
+    return exchange
+
+
+ROWS: dict[str, Callable[[CountedGateway, ExitStack], Exchange]] = {
+    "mqtt_qos0_1_to_1": lambda gateway, closing: _mqtt(gateway.mqtt_port, closing),
+    "mqtt_qos1_1_to_1": lambda gateway, closing: _mqtt(gateway.mqtt_port, closing, qos=1),
+    "mqtt_qos0_1_to_10": lambda gateway, closing: _mqtt(gateway.mqtt_port, closing, subscribers=10),
+    "amqp_transient_autoack": lambda gateway, closing: _amqp(gateway.amqp_port, closing),
+    "amqp_durable_confirm_autoack": lambda gateway, closing: _amqp(gateway.amqp_port, closing, durable=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Instructions of one row."""
+
+    per_message: float
+    """Of a published message."""
+    functions: Counter[str]
+    """The same by function of our kernels, without the functions that it calls."""
+
+
+def _totals(path: Path) -> tuple[int, Counter[str]]:
+    """Instructions in a dump, and of each function of our kernels."""
+    command = ["callgrind_annotate", "--threshold=100", "--auto=no", str(path)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    functions: Counter[str] = Counter()
+    total = 0
+    for line in text.splitlines():
+        if "PROGRAM TOTALS" in line:
+            total = int(line.split()[0].replace(",", ""))
+        elif found := _FUNCTION.match(line):
+            functions[found[2]] += int(found[1].replace(",", ""))
+    return total, functions
+
+
+def count(checkout: Path, names: list[str], chunks: int, folder: Path) -> Iterator[tuple[str, Counts]]:
+    """Each row of one checkout."""
+    with CountedGateway(folder, checkout) as gateway:
+        for name in names:
+            with ExitStack() as closing:
+                exchange = ROWS[name](gateway, closing)
+                for _ in range(3):  # buffers grow, routes are found
+                    exchange()
+                gateway.counted()
+                for _ in range(chunks):
+                    exchange()
+                total, functions = _totals(gateway.counted())
+            messages = chunks * CHUNK_MESSAGES
+            yield name, Counts(total / messages, Counter({k: n / messages for k, n in functions.items()}))
+
+
+def main() -> int:
+    """Count, and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.instructions", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--other", type=Path, help="a checkout to compare with")
+    parser.add_argument("--only", default="*", help="rows whose name has this pattern")
+    parser.add_argument(
+        "--chunks", type=int, default=100, help=f"chunks of {CHUNK_MESSAGES} messages for each row"
+    )
+    parser.add_argument(
+        "--functions", type=int, default=0, help="print as many functions, those that differ most"
+    )
+    args = parser.parse_args()
+    if shutil.which("callgrind_control") is None:
+        print("valgrind is not installed: apt-get install valgrind", file=sys.stderr)
+        return 1
+    names = fnmatch.filter(ROWS, args.only)
+    print(machine())
+    checkouts = [*([args.other.resolve()] if args.other else []), ROOT]
+    rows: dict[str, list[Counts]] = {name: [] for name in names}
+    for checkout in checkouts:
+        with tempfile.TemporaryDirectory(prefix="penstock-instructions-") as folder:
+            for name, counts in count(checkout, names, args.chunks, Path(folder)):
+                rows[name].append(counts)
+                print(f"{name:32} {counts.per_message:10,.0f}  {checkout}", flush=True)
+    for name, found in rows.items() if args.other else ():
+        other, here = found
+        print(
+            f"{name:32} {other.per_message:10,.0f} {here.per_message:10,.0f}"
+            f" {here.per_message / other.per_message:6.3f}"
+        )
+        here.functions.subtract(other.functions)
+        for function, more in sorted(here.functions.items(), key=lambda item: -abs(item[1]))[
+            : args.functions
+        ]:
+            print(f"    {more:+8.1f}  {function}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -125,7 +125,7 @@ class LocalStorage:
         """See `Storage`."""
         if not self.folder.wal.is_dir():
             raise SparkError(
-                f"there is no log in {self}", remedy="give penstock's data folder as option 'path'"
+                f"there is no log in {self}", remedy="give penstock's data folder (log.data_dir), or a URL"
             )
         found = {}
         for number in self.folder.segment_numbers():

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.spark.errors import SparkError, SparkOptionError
 from penstock.spark.files import PARTITION, DataFile
-from penstock.spark.locations import location_of
+from penstock.spark.locations import is_local, location_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TABLES", "Table", "open_table", "same_columns", "with_partition"]
+__all__ = ["TABLES", "Table", "open_table", "readable_files", "same_columns", "with_partition"]
 
 TABLES: Final = "delta:PATH, iceberg:FOLDER/NAMESPACE.TABLE or parquet:PATH"
 
@@ -76,6 +76,20 @@ def open_table(uri: str) -> Table:
     if kind == "iceberg":
         return IcebergFormat(path.removeprefix("//"))
     return (DeltaFormat if kind == "delta" else ParquetFormat)(location_of(path))
+
+
+def readable_files(uri: str) -> tuple[Path, list[str]]:
+    """The folder of a table that Spark can read by itself, and its files. Raises SparkError."""
+    table = open_table(uri)
+    if not is_local(table.path):
+        raise SparkError(
+            f"Spark reads no {uri} without a JVM package for it",
+            remedy="read the log with --data and --archive, which can be in S3",
+        )
+    files = table.paths()
+    if not files:
+        raise SparkError(f"there is nothing in {uri}", remedy="name a table that penstock spark sink filled")
+    return table.path, files
 
 
 def with_partition(schema: pa.Schema) -> pa.Schema:

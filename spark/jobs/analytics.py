@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spark.errors import SparkOptionError
+from penstock.spark.jobs.arguments import duration_s, new_file, table_uri
 from penstock.spark.jobs.common import add_choice, program
 from penstock.spark.jobs.frames import add_input, frame_of
 from penstock.spark.jobs.progress import Progress, add_output, listener_of, progress_of, watched
 from penstock.spark.jobs.report import Report, write_html
 from penstock.spark.jobs.rollup import NEEDED, roll_up, rolled_up_to
 from penstock.spark.log_view import LogView
-from penstock.spark.options import parse_duration_s
 from penstock.spark.storage import storage_of
 from penstock.spark.tables import TABLES
 
@@ -107,9 +107,13 @@ def _rows(frame: DataFrame) -> list[dict[str, Any]]:
 def _add(parser: argparse.ArgumentParser) -> None:
     add_input(parser)
     add_choice(parser, data=False)
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a report with plots")
-    parser.add_argument("--to", metavar="TABLE", help=f"add whole windows to a table: {TABLES}")
-    parser.add_argument("--window", default="1m", help="of that table (default: %(default)s)")
+    parser.add_argument("--html", type=new_file, metavar="FILE", help="write a report with plots")
+    parser.add_argument(
+        "--to", type=table_uri, metavar="TABLE", help=f"add whole windows to a table: {TABLES}"
+    )
+    parser.add_argument(
+        "--window", type=duration_s, default="1m", help="of that table (default: %(default)s)"
+    )
     add_output(parser)
     parser.add_argument("--top", type=int, default=15, help="how many talkers (default: %(default)s)")
 
@@ -117,6 +121,8 @@ def _add(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from penstock.spark.session import session
 
+    if arguments.window < 1:
+        raise SparkOptionError("window", f"{arguments.window}s", "give at least 1s")
     progress = progress_of(arguments)
     spark = session("penstock spark analytics", cores=arguments.cores, memory=arguments.memory)
     if arguments.to is not None:
@@ -136,9 +142,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _roll_up(spark: SparkSession, arguments: argparse.Namespace, progress: Progress) -> None:
-    window_s = round(parse_duration_s("window", arguments.window))
-    if window_s < 1:
-        raise SparkOptionError("window", arguments.window, "give at least 1s")
     chosen = copy(arguments)
     if arguments.table is None:
         view = LogView(arguments.data)
@@ -150,7 +153,7 @@ def _roll_up(spark: SparkSession, arguments: argparse.Namespace, progress: Progr
         who = f"analytics-{hashlib.sha256(arguments.table.encode()).hexdigest()[:32]}"
     with listener_of(spark) as listener, watched(spark, progress, listener):
         frame = frame_of(spark, chosen, ",".join(NEEDED), report=listener.address)
-        rows, end = roll_up(frame, arguments.to, who, window_s)
+        rows, end = roll_up(frame, arguments.to, who, round(arguments.window))
     text = f"{rows} rows added, the table has the traffic up to {end:%Y-%m-%d %H:%M:%S} UTC"
     progress.done(text, table=arguments.to, rows=rows, up_to=f"{end:%Y-%m-%dT%H:%M:%SZ}")
 

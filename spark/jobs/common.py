@@ -12,14 +12,16 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.errors import PenstockError
+from penstock.argument_parser import Parser
+from penstock.errors import ConfigError, PenstockError
 from penstock.extras import install
-from penstock.spark.errors import said_by_penstock
+from penstock.spark.errors import SparkError, SparkOptionError, said_by_penstock
+from penstock.spark.jobs.arguments import archive_uri, duration_s, log_source, table_uri
 from penstock.spark.jobs.progress import Progress, add_output, progress_of
 from penstock.spark.jobs.registry import Job, registered
 from penstock.spark.log_view import LogView
-from penstock.spark.options import parse_duration_s
-from penstock.spark.tables import TABLES
+from penstock.spark.options import ReadOptions
+from penstock.spark.tables import TABLES, readable_files
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -31,7 +33,6 @@ __all__ = [
     "add_choice",
     "choice_of",
     "every",
-    "log_source",
     "program",
     "run_stream",
     "span",
@@ -63,7 +64,9 @@ def add_choice(parser: argparse.ArgumentParser, *, data: bool = True, stream: bo
         parser.add_argument("--data", required=True, type=log_source, metavar="LOG", help=DATA)
     for name, text in _CHOICES.items():
         parser.add_argument(f"--{_flag(name)}", dest=name, metavar="X", help=text)
-    parser.add_argument("--archive", metavar="ARCHIVE", help="what tier wrote of this log: parquet:PATH")
+    parser.add_argument(
+        "--archive", type=archive_uri, metavar="ARCHIVE", help="what tier wrote of this log: parquet:PATH"
+    )
     parser.add_argument("--memory", default="1g", help="memory of Spark's process (default: %(default)s)")
     parser.add_argument("--cores", type=int, help="cores to use (default: all)")
     if stream:
@@ -71,22 +74,19 @@ def add_choice(parser: argparse.ArgumentParser, *, data: bool = True, stream: bo
 
 
 def _add_stream(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--to", required=True, metavar="TABLE", help=TABLES)
+    parser.add_argument("--to", required=True, type=table_uri, metavar="TABLE", help=TABLES)
     parser.add_argument(
         "--checkpoint", required=True, type=Path, metavar="DIR", help="where the job notes how far it is"
     )
     parser.add_argument("--name", help="of the job, for spark jobs (default: that of the checkpoint)")
-    parser.add_argument("--every", default="10s", help="time between micro-batches (default: %(default)s)")
+    parser.add_argument(
+        "--every", type=duration_s, default="10s", help="time between micro-batches (default: %(default)s)"
+    )
     parser.add_argument("--once", action="store_true", help="take what is there and end")
     add_output(parser)
     parser.add_argument(
         "--max-bytes", default="268435456", help="of log per micro-batch (default: %(default)s)"
     )
-
-
-def log_source(text: str) -> Path | str:
-    """A data folder, or the URL of a gateway."""
-    return text if "://" in text else Path(text)
 
 
 def _flag(name: str) -> str:
@@ -106,7 +106,7 @@ def choice_of(arguments: argparse.Namespace) -> dict[str, str]:
 
 def every(arguments: argparse.Namespace) -> float | None:
     """Seconds between micro-batches; None: take what is there and end."""
-    return None if arguments.once else parse_duration_s("every", arguments.every)
+    return None if arguments.once else arguments.every
 
 
 def program(
@@ -116,14 +116,20 @@ def program(
     run: Callable[[argparse.Namespace], int],
     words: Sequence[str] | None = None,
 ) -> int:
-    """Run a job as a program; its exit code, 1 with one line on standard error when it could not be done."""
-    parser = argparse.ArgumentParser(prog=f"penstock spark {name}", description=text)
+    """Run a job as a program; its exit code.
+
+    When it could not be done, one line on standard error says why. The code is 2 when the arguments are
+    wrong, and 1 otherwise.
+    """
+    parser = Parser(prog=f"penstock spark {name}", description=text)
     add(parser)
-    arguments = parser.parse_args(words)
     try:
+        arguments = parser.parse_args(words)
+        _check_source(arguments)
         return run(arguments)
     except PenstockError as error:
         print(f"penstock: error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, (ConfigError, SparkOptionError)) else 1
     except ModuleNotFoundError as error:
         if error.name not in PACKAGES:
             raise
@@ -137,6 +143,25 @@ def program(
             raise
         print(f"penstock: error: {said}", file=sys.stderr)
     return 1
+
+
+def _check_source(arguments: argparse.Namespace) -> None:
+    """Look for the log or the table, and at the choice of messages: Spark takes seconds to start.
+
+    Raises SparkError, ClientError.
+    """
+    data, table = getattr(arguments, "data", None), getattr(arguments, "table", None)
+    if table is not None:
+        chosen = choice_of(arguments)
+        if chosen:
+            raise SparkError(f"a table is not asked by {', '.join(chosen)}", remedy="use --where")
+        readable_files(table)
+    if data is None:
+        return
+    said = {name: getattr(arguments, name, None) for name in ("columns", "payload")}
+    options = {name: value for name, value in said.items() if value is not None}
+    _ = ReadOptions.parse({"path": str(data), **options, **choice_of(arguments)}).selected
+    LogView(data).storage.close()
 
 
 def run_stream(

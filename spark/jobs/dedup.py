@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.errors import SparkOptionError
+from penstock.spark.jobs.arguments import duration_s
 from penstock.spark.jobs.common import add_choice, choice_of, every, program, run_stream
 from penstock.spark.jobs.frames import HEADER
-from penstock.spark.options import parse_duration_s
 from penstock.spark.schema import COLUMNS
 
 if TYPE_CHECKING:
@@ -89,7 +89,11 @@ def _add(parser: argparse.ArgumentParser) -> None:
         "--by", default="message_id", metavar="X,Y", help="columns or header:NAME (default: %(default)s)"
     )
     parser.add_argument(
-        "--within", default="10m", metavar="T", help="how long to remember (default: %(default)s)"
+        "--within",
+        type=duration_s,
+        default="10m",
+        metavar="T",
+        help="how long to remember (default: %(default)s)",
     )
 
 
@@ -104,7 +108,6 @@ def _shown(progress: dict[str, Any]) -> str:
 def _run(arguments: argparse.Namespace) -> int:
     from penstock.spark.session import session
 
-    within_s = parse_duration_s("within", arguments.within)
     every_s = every(arguments)
     spark = session("penstock spark dedup", cores=arguments.cores, memory=arguments.memory)
 
@@ -115,7 +118,7 @@ def _run(arguments: argparse.Namespace) -> int:
             arguments.to,
             arguments.checkpoint,
             by=arguments.by.split(","),
-            within_s=within_s,
+            within_s=arguments.within,
             options=choice_of(arguments),
             every_s=every_s,
         )

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.spark.errors import SparkError
+from penstock.spark.jobs.arguments import amqp_url
 from penstock.spark.jobs.common import add_choice, program
 from penstock.spark.jobs.frames import HEADER, add_input, frame_of
 from penstock.spark.jobs.progress import Progress, add_output, listener_of, progress_of, watched
@@ -72,7 +73,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     add_input(parser)
     add_choice(parser, data=False)
     parser.add_argument("--requeue", action="store_true", help="send them into the queues they died in")
-    parser.add_argument("--url", help="the gateway: amqp://USER@HOST:PORT/VHOST")
+    parser.add_argument("--url", type=amqp_url, help="the gateway: amqp://USER@HOST:PORT/VHOST")
     parser.add_argument("--name", help="of this run; repeat a run under its name after a failure")
     add_output(parser)
 

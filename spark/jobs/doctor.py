@@ -89,12 +89,15 @@ def findings(data: Path | None) -> Iterator[Finding]:
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, metavar="DIR", help="look at this data folder, too")
+    # Not `data`, which `program` refuses when no log is there: here that is a finding.
+    parser.add_argument(
+        "--data", dest="folder", type=Path, metavar="DIR", help="look at this data folder, too"
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:
     bad = 0
-    for fine, found, remedy in findings(arguments.data):
+    for fine, found, remedy in findings(arguments.folder):
         print(f"{'ok' if fine else 'MISSING':8}{found}")
         if not fine:
             bad += 1

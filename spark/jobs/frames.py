@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from penstock.spark.errors import SparkError
 from penstock.spark.files import PARTITION
-from penstock.spark.jobs.common import DATA, choice_of, log_source
-from penstock.spark.locations import is_local
-from penstock.spark.tables import TABLES, open_table
+from penstock.spark.jobs.arguments import log_source, table_uri
+from penstock.spark.jobs.common import DATA, choice_of
+from penstock.spark.tables import TABLES, readable_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +23,7 @@ def add_input(parser: argparse.ArgumentParser) -> None:
     """Arguments that say where messages come from."""
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--data", type=log_source, metavar="LOG", help=DATA)
-    source.add_argument("--from", dest="table", metavar="TABLE", help=f"a table: {TABLES}")
+    source.add_argument("--from", dest="table", type=table_uri, metavar="TABLE", help=f"a table: {TABLES}")
     parser.add_argument("--where", metavar="SQL", help="a condition on the columns of the table")
 
 
@@ -36,9 +35,6 @@ def frame_of(
     `report` is the address of a listener whom tasks that read the log tell how far they are.
     """
     if arguments.table is not None:
-        chosen = choice_of(arguments)
-        if chosen:
-            raise SparkError(f"a table is not asked by {', '.join(chosen)}", remedy="use --where")
         frame = _of_table(spark, arguments.table)
     else:
         chosen = reading(arguments, report)
@@ -54,13 +50,5 @@ def reading(arguments: argparse.Namespace, report: str) -> dict[str, str]:
 
 
 def _of_table(spark: SparkSession, uri: str) -> DataFrame:
-    table = open_table(uri)
-    if not is_local(table.path):
-        raise SparkError(
-            f"Spark reads no {uri} without a JVM package for it",
-            remedy="read the log with --data and --archive, which can be in S3",
-        )
-    files = table.paths()
-    if not files:
-        raise SparkError(f"there is nothing in {uri}")
-    return spark.read.option("basePath", str(table.path)).parquet(*files).drop(PARTITION)
+    folder, files = readable_files(uri)
+    return spark.read.option("basePath", str(folder)).parquet(*files).drop(PARTITION)

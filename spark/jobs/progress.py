@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from penstock.spark.options import parse_duration_s
+from penstock.spark.jobs.arguments import duration_s
 from penstock.spark.reports import Listener
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--progress-every",
+        type=duration_s,
         default="10s",
         metavar="T",
         help="time between two lines of progress, where it is no terminal (default: %(default)s)",
@@ -128,7 +129,7 @@ class Progress:
 
 def progress_of(arguments: argparse.Namespace) -> Progress:
     """As the arguments of `add_output` say. Raises SparkOptionError."""
-    return Progress(arguments.output, parse_duration_s("progress-every", arguments.progress_every))
+    return Progress(arguments.output, arguments.progress_every)
 
 
 def listener_of(spark: SparkSession) -> Listener:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from penstock.spark.jobs.arguments import amqp_url
 from penstock.spark.jobs.common import add_choice, program
 from penstock.spark.jobs.frames import add_input, frame_of, reading
 from penstock.spark.jobs.progress import Progress, add_output, listener_of, progress_of, watched
@@ -86,7 +87,9 @@ def writing(
 def _add(parser: argparse.ArgumentParser) -> None:
     add_input(parser)
     add_choice(parser, data=False)
-    parser.add_argument("--url", required=True, help="the gateway: amqp://USER@HOST:PORT/VHOST")
+    parser.add_argument(
+        "--url", type=amqp_url, required=True, help="the gateway: amqp://USER@HOST:PORT/VHOST"
+    )
     parser.add_argument(
         "--name", required=True, help="of this run; repeat a run under its name after a failure"
     )

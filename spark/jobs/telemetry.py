@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.errors import SparkOptionError
+from penstock.spark.jobs.arguments import duration_s
 from penstock.spark.jobs.common import add_choice, choice_of, every, program, run_stream
-from penstock.spark.options import parse_duration_s
 from penstock.spark.telemetry import OBSERVED, parse_fields, rolled_up, typed
 
 if TYPE_CHECKING:
@@ -72,9 +72,10 @@ def _add(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--value", metavar="NAME", help="a payload is a bare number, which gets this name")
     parser.add_argument("--time", metavar="FIELD", help="the field with the time (default: append_time)")
-    parser.add_argument("--window", metavar="T", help="roll up over windows of this length")
+    parser.add_argument("--window", type=duration_s, metavar="T", help="roll up over windows of this length")
     parser.add_argument(
         "--watermark",
+        type=duration_s,
         default="10m",
         metavar="T",
         help="what arrives later than this is late: counted, and in no window (default: %(default)s)",
@@ -112,8 +113,6 @@ def _run(arguments: argparse.Namespace) -> int:
     fields = _fields(arguments)
     if arguments.time is not None and arguments.time not in fields:
         raise SparkOptionError("time", arguments.time, f"give one of the fields {', '.join(fields)}")
-    late_s = parse_duration_s("watermark", arguments.watermark)
-    window_s = None if arguments.window is None else parse_duration_s("window", arguments.window)
     every_s = every(arguments)
     spark = session("penstock spark telemetry", cores=arguments.cores, memory=arguments.memory)
 
@@ -126,8 +125,8 @@ def _run(arguments: argparse.Namespace) -> int:
             fields=fields,
             time_field=arguments.time,
             scalar=arguments.value is not None,
-            window_s=window_s,
-            lateness_s=late_s,
+            window_s=arguments.window,
+            lateness_s=arguments.watermark,
             options=choice_of(arguments),
             every_s=every_s,
         )

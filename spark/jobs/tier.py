@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 from penstock.spark.archive import archive_path
 from penstock.spark.errors import SparkError
 from penstock.spark.files import DataFile
-from penstock.spark.jobs.common import DATA, log_source, program
+from penstock.spark.jobs.arguments import duration_s, log_source
+from penstock.spark.jobs.common import DATA, program
 from penstock.spark.jobs.progress import add_output, progress_of
-from penstock.spark.options import parse_duration_s
 from penstock.spark.tiering import Cold, Mapper, tier
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", required=True, metavar="ARCHIVE", help="parquet:PATH")
     parser.add_argument(
         "--older-than",
+        type=duration_s,
         default="6h",
         metavar="T",
         help="take segments with nothing younger (default: %(default)s)",
@@ -93,7 +94,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     to = archive_path(arguments.to)
-    before_ms = int((time.time() - parse_duration_s("older-than", arguments.older_than)) * 1000)
+    before_ms = int((time.time() - arguments.older_than) * 1000)
     done = rows = log_bytes = file_bytes = 0
     progress = progress_of(arguments)
     with _mapper(arguments) as run:

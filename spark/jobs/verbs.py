@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Sequence
 from typing import Final
+
+from penstock.argument_parser import nearest
+from penstock.errors import ConfigError
 
 __all__ = ["VERBS", "run"]
 
@@ -25,7 +27,7 @@ VERBS: Final = {
 
 
 def run(words: Sequence[str]) -> int:
-    """Run the verb `words` begin with; its exit code."""
+    """Run the verb `words` begin with; its exit code. Raises ConfigError: there is no such verb."""
     if not words or words[0] in ("-h", "--help"):
         print("usage: penstock spark VERB ...\n")
         for verb, text in VERBS.items():
@@ -33,7 +35,9 @@ def run(words: Sequence[str]) -> int:
         print("\npenstock spark VERB --help tells more; docs/reference/spark.md has the spark-submit lines.")
         return 0 if words else 2
     if words[0] not in VERBS:
-        print(f"penstock: error: no verb {words[0]!r}; the verbs are {', '.join(VERBS)}", file=sys.stderr)
-        return 2
+        raise ConfigError(
+            f"penstock spark has no verb '{words[0]}', but {', '.join(VERBS)}",
+            remedy=f"{nearest(words[0], VERBS)}`penstock spark --help` says more",
+        )
     code: int = importlib.import_module(f"penstock.spark.jobs.{words[0]}").main(words[1:])
     return code

@@ -12,7 +12,7 @@ from penstock.cli import main
 from penstock.extras import install
 from penstock.spark.errors import SparkOptionError
 from penstock.spark.files import DataFile
-from penstock.spark.jobs import analytics, doctor
+from penstock.spark.jobs import analytics, doctor, verbs
 from penstock.spark.jobs.verbs import VERBS
 from penstock.spark.schema import arrow_schema
 from penstock.spark.table_parquet import ParquetFormat
@@ -27,9 +27,66 @@ def test_the_verbs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spark"]) == 2
 
 
-def test_an_unknown_verb_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_about_an_unknown_verb_has_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spark", "sing"]) == 2
-    assert "no verb 'sing'; the verbs are sink" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "penstock spark has no verb 'sing', but sink, dedup" in said
+    assert "did you mean 'sink'? `penstock spark --help` says more" in said
+
+
+NOWHERE = "there is no log in"
+LOG = "--data LOG"
+STREAM = "--data LOG --to parquet:T --checkpoint C"
+MISTAKES = {
+    "sink --data nowhere --to delta:t --checkpoint c": (1, NOWHERE),
+    "sink --data amqp://h --to delta:t --checkpoint c": (2, "penstock://"),
+    "sink --data LOG --to hudi:t --checkpoint c": (2, "give delta:PATH"),
+    f"sink {STREAM} --every soon": (2, "give a duration"),
+    f"sink {STREAM} --evry 1s": (2, "did you mean '--every'?"),
+    f"sink {STREAM} --columns offset,nothing": (2, "nothing"),
+    f"sink {STREAM} --payload half": (2, "give full, none or head:BYTES"),
+    f"sink {STREAM} --archive delta:a": (2, "give parquet:PATH"),
+    "dedup --data nowhere --to delta:t --checkpoint c": (1, NOWHERE),
+    f"dedup {STREAM} --within 5": (2, "give a duration"),
+    "telemetry --data nowhere --to delta:t --checkpoint c --value v": (1, NOWHERE),
+    f"telemetry {STREAM} --value v --window 5": (2, "give a duration"),
+    f"telemetry {STREAM} --value v --topics a/#/b": (2, "# stands last"),
+    "tier --data nowhere --to parquet:a --engine spark": (1, NOWHERE),
+    f"tier {LOG} --to parquet:a --engine sprak": (2, "did you mean 'spark'?"),
+    "replay --data nowhere --url amqp://h --name n": (1, NOWHERE),
+    f"replay {LOG} --url http://h --name n": (2, "give amqp://"),
+    "replay --from parquet:nowhere --url amqp://h --name n": (1, "there is nothing in parquet:nowhere"),
+    "replay --from parquet:nowhere --url amqp://h --name n --topics a": (1, "use --where"),
+    "analytics --data nowhere": (1, NOWHERE),
+    f"analytics {LOG} --since yesterday": (2, "give a time"),
+    f"analytics {LOG} --html nowhere/a.html": (2, "there is no folder nowhere"),
+    f"analytics {LOG} --to parquet:t --window 10ms": (2, "at least 1s"),
+    "dlq --data nowhere": (1, NOWHERE),
+    f"dlq {LOG} --protocols smtp": (2, "give some of"),
+    "stop --timeout long": (2, "invalid float value"),
+}
+"""Command line -> (exit code, words of the error)."""
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_a_mistake_is_told_before_spark_starts(
+    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    open_log(tmp_path / "LOG").close_sync()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("penstock.spark.session.session", lambda *_, **__: pytest.fail("Spark starts"))
+    code, words = MISTAKES[line]
+    assert main(["spark", *line.split()]) == code
+    said = capsys.readouterr().err
+    assert said.startswith("penstock: error: ") and words in said
+
+
+def test_mistakes_are_tried_of_every_job_that_starts_spark() -> None:
+    folder = Path(verbs.__file__).parent
+    starting = {
+        file.stem for file in folder.glob("*.py") if "spark.session import session" in file.read_text()
+    }
+    assert starting & {*VERBS} == {line.split()[0] for line in MISTAKES} - {"stop"}
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
@@ -63,18 +120,19 @@ def test_the_doctor_names_what_is_missing_and_how_it_comes(
 
 @pytest.mark.parametrize("package", ["pyarrow", "pyspark"])
 def test_a_job_without_its_packages_says_how_they_come(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, package: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, package: str, tmp_path: Path
 ) -> None:
     def run(arguments: argparse.Namespace) -> int:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
     monkeypatch.setattr(analytics, "_run", run)
-    assert main(["spark", "analytics", "--data", "/x"]) == 1
+    open_log(tmp_path).close_sync()
+    assert main(["spark", "analytics", "--data", str(tmp_path)]) == 1
     said = f"penstock: error: there is no {package}; {install('spark')} (penstock spark doctor)\n"
     assert capsys.readouterr().err == said
     package = "nobody_knows"
     with pytest.raises(ModuleNotFoundError):
-        main(["spark", "analytics", "--data", "/x"])
+        main(["spark", "analytics", "--data", str(tmp_path)])
 
 
 def test_the_doctor_finds_a_log(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ def test_things_are_made_listed_and_deleted(gateway: Gateway) -> None:
     assert "cli-q  quorum  cli-p   0" in table
     (queue,) = json.loads(penstock(gateway, "queues", "list", "-o", "json", "--columns", "name").stdout)
     assert queue == {"name": "cli-q"}
-    assert json.loads(penstock(gateway, "queues", "show", "cli-q").stdout)["arguments"]["x-max-length"] == 5
+    shown = json.loads(penstock(gateway, "queues", "show", "cli-q", "-o", "json").stdout)
+    assert shown["arguments"]["x-max-length"] == 5
     penstock(gateway, "users", "create", "cli-u", "--tags", "monitoring", text="secret\n")
     penstock(gateway, "users", "grant", "cli-u", "^a", "^b", "^c")
     assert "cli-u  /      ^a         ^b     ^c" in penstock(gateway, "users", "permissions").stdout

@@ -16,17 +16,20 @@ from pathlib import Path
 import pika
 import pytest
 
+from penstock.cli.commands import GROUPS
+from penstock.cli.parsing import parser_of
 from tests.support.brokers import ROOT, Gateway
 from tests.support.commands import Run
 from tests.support.data_plane import until
-from tests.support.management import SETTINGS, Api
+from tests.support.managed import ALL_SETTINGS, all_kinds
+from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("this is about the command penstock")
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    with Gateway(tmp_path_factory.mktemp("commanded"), settings=SETTINGS) as running:
+    with Gateway(tmp_path_factory.mktemp("commanded"), settings=ALL_SETTINGS) as running:
         yield running
 
 
@@ -41,12 +44,12 @@ def run(
 def test_a_topic_its_subscriptions_and_its_messages(run: Run, unique: str) -> None:
     run("topics", "create", unique, "--max-age", "7D")
     assert f"{unique}  " in run("topics", "list")
-    assert json.loads(run("topics", "show", unique))["max_age"] == "7D"
+    assert run.json("topics", "show", unique)["max_age"] == "7D"
     run("pub", "--topic", unique, "--key", "k", "--header", "shop=north", "a", "b", "c")
     run("subs", "create", f"{unique}/s", "--start", "earliest")
     first = run("sub", "--subscription", f"{unique}/s", "--max", "2")
     assert first.split() == ["a", "b"]
-    assert json.loads(run("subs", "show", f"{unique}/s"))["acknowledged"] == 2
+    assert run.json("subs", "show", f"{unique}/s")["acknowledged"] == 2
     (whole,) = run("sub", "--subscription", f"{unique}/s", "--drain", "--json").splitlines()
     assert (json.loads(whole)["key"], json.loads(whole)["headers"]["shop"]) == ("k", "north")
     run("subs", "pause", f"{unique}/s")
@@ -198,7 +201,7 @@ def test_unroutable_messages_are_reported(run: Run, unique: str) -> None:
 
 def test_an_exchange_is_made_bound_and_deleted(run: Run, unique: str) -> None:
     run("exchanges", "create", unique, "--type", "topic")
-    assert json.loads(run("exchanges", "show", unique))["type"] == "topic"
+    assert run.json("exchanges", "show", unique)["type"] == "topic"
     run("queues", "create", unique)
     run("exchanges", "bind", unique, unique, "--routing-key", "a.*/#")
     run("pub", "--exchange", unique, "--routing-key", "a.*/#", "--mandatory", "bound")
@@ -210,6 +213,34 @@ def test_an_exchange_is_made_bound_and_deleted(run: Run, unique: str) -> None:
     run("exchanges", "delete", unique)
     run("exchanges", "show", unique, code=1)
     assert f"there is no exchange '{unique}'" in run.errors
+
+
+SHOWN = {
+    "queues": "work",
+    "exchanges": "orders",
+    "topics": "s",
+    "subs": "s/n",
+    "webhooks": "w",
+    "shovels": "sh",
+    "bridges": "plant",
+}
+"""Noun -> a thing of `all_kinds`."""
+
+
+def test_each_show_prints_a_table_and_json_when_it_is_asked_for(run: Run, gateway: Gateway) -> None:
+    nouns = {noun for noun in GROUPS["a running gateway"] if "show" in parser_of(noun).verbs()}
+    assert nouns == {*SHOWN}
+    api = Api(gateway)
+    with all_kinds(gateway, api):
+        for noun, name in SHOWN.items():
+            lines = run(noun, "show", name).splitlines()
+            assert lines[0].split() == ["KEY", "VALUE"]
+            assert lines[1].split() == ["name", name.rpartition("/")[2]]
+            assert run.json(noun, "show", name)["name"] == name.rpartition("/")[2]
+        shown = re.sub(" +", " ", run("queues", "show", "work"))
+        assert "arguments.x-queue-type quorum\n" in shown, "a value inside another one"
+        assert "\nconsumer_details:\nARGUMENTS ACK_REQUIRED" in shown, "a table of its own"
+    api.close()
 
 
 def test_tail_begins_where_it_is_told(run: Run, unique: str) -> None:

@@ -59,6 +59,7 @@ EMPTY = {
 """Lists that may be empty here."""
 EXPLAINED = {
     "not a valid URI": "A URI of AMQP, such as amqp://.",
+    "should begin with": "such as penstock://HOST.",
     "the payload is not base64": "In base64, if payload_encoding says so.",
     "is not of the form": "A regular expression.",
     "regular expression": "A regular expression.",

@@ -234,7 +234,7 @@ def test_the_management_api_metrics_and_the_command_show_them(
     settings = json.dumps(
         {"source": {"queue": unique}, "url": receiver.url, "format": "raw", "timeout_ms": 120_000}
     )
-    assert json.loads(command("set", unique, settings))["secret"].startswith("whsec_")
+    assert json.loads(command("set", unique, settings, "-o", "json"))["secret"].startswith("whsec_")
     hooks.publish(unique, "seen")
     hooks.wait(unique, lambda shown: shown["delivered"] == 1)
     api = Api(gateway)
@@ -242,8 +242,8 @@ def test_the_management_api_metrics_and_the_command_show_them(
     assert api.get(f"webhooks/%2F/{unique}")["url"] == receiver.url
     api.close()
     assert unique in command("list")
-    assert json.loads(command("show", unique))["state"] == "active"
-    assert json.loads(command("test", unique))["status"] == 200
+    assert json.loads(command("show", unique, "-o", "json"))["state"] == "active"
+    assert json.loads(command("test", unique, "-o", "json"))["status"] == 200
     hooks.attempts(unique, 1)  # which shows what is synced, and a disk may take its time
     (attempt,) = json.loads(command("attempts", unique, "-o", "json"))
     assert attempt["status"] == 200, "the test of before is no attempt at a delivery"

@@ -131,7 +131,11 @@ def unmasked(value: Any, known: Any) -> Any:
     return found
 
 
-_URI: Final[dict[str, Any]] = {"type": "string", "description": "A URI of AMQP, such as amqp://."}
+_URI: Final[dict[str, Any]] = {
+    "type": "string",
+    "pattern": "^amqps?://",
+    "description": "A URI of AMQP, such as amqp://.",
+}
 SCHEMAS.update(
     {
         text: {"type": "string"},

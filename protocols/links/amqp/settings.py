@@ -33,7 +33,7 @@ __all__ = [
     "ShovelSettings",
     "Source",
     "local_vhosts",
-    "shovel_schema",
+    "shovel_schemas",
     "shovel_settings",
 ]
 
@@ -41,6 +41,7 @@ AckMode = Literal["on-confirm", "on-publish", "no-ack"]
 """When a message is settled at its source."""
 _ACK_MODES: Final = get_args(AckMode)
 _URIS: Final = ("src-uri", "dest-uri")
+_PROTOCOLS: Final = ("src-protocol", "dest-protocol")
 NATIVE: Final = "penstock"
 """The native protocol, as `src-protocol` and `dest-protocol`; the others are RabbitMQ's."""
 _PREFETCH: Final = 1000
@@ -197,16 +198,45 @@ _SCHEMAS: Final[Mapping[Check, dict[str, Any]]] = {
 }
 
 
-def shovel_schema() -> dict[str, Any]:
-    """A JSON Schema of what `shovel_settings` reads."""
-    return {
+_NATIVE_URI: Final = {
+    "type": "string",
+    "pattern": "^penstocks?://",
+    "description": "A URI of the native protocol, such as penstock://HOST.",
+}
+_NATIVE_SCHEMAS: Final[Mapping[Check, dict[str, Any]]] = {
+    _protocol: {"const": NATIVE},
+    uris: {"anyOf": [_NATIVE_URI, {"type": "array", "items": _NATIVE_URI, "minItems": 1}]},
+}
+"""Of checks that mean something else in a shovel by the native protocol."""
+
+
+def shovel_schemas() -> list[dict[str, Any]]:
+    """JSON Schemas of what `shovel_settings` reads: a value fits one of them."""
+    amqp = {
         "type": "object",
+        "description": "A shovel by AMQP 0-9-1.",
         "properties": {name: _SCHEMAS[check] for name, check in _TERMS.items()},
         "required": list(_URIS),
         "additionalProperties": False,
         "oneOf": [{"required": ["src-queue"]}, {"required": ["src-exchange"]}],
         "not": {"required": ["dest-queue", "dest-exchange"]},
     }
+    native = {
+        "type": "object",
+        "description": "A shovel by the native protocol.",
+        "properties": {
+            name: _NATIVE_SCHEMAS.get(check, _SCHEMAS[check])
+            for name, check in _TERMS.items()
+            if name in _NATIVE_TERMS
+        },
+        "required": [*_PROTOCOLS, *_URIS, "src-queue"],
+        "additionalProperties": False,
+        "oneOf": [
+            {"required": ["dest-queue"], "not": {"required": ["dest-exchange"]}},
+            {"required": ["dest-exchange", "dest-exchange-key"], "not": {"required": ["dest-queue"]}},
+        ],
+    }
+    return [amqp, native]
 
 
 def shovel_settings(value: Mapping[str, Any]) -> ShovelSettings:

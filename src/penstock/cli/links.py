@@ -4,19 +4,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Final
 
 from penstock.cli.client import Client
 from penstock.cli.nouns import (
-    Action,
-    Item,
+    OUTPUT,
     argument,
     columns,
     filled,
     json_settings,
     list_of,
     of_a_thing,
+    show_of,
     verbs_of,
 )
 from penstock.cli.parsing import Builder, Parser
@@ -35,7 +34,7 @@ def _add_shovels(parser: Parser) -> None:
     name = argument("name", metavar="NAME")
     shovels = verbs_of(parser)
     shovels("list", list_of("shovels/{vhost}"), vhost, columns(_SHOWN), help="list shovels and their state")
-    shovels("show", _show(_ONE), vhost, name, help="a shovel's ends, state and figures")
+    shovels("show", show_of(_ONE), vhost, name, OUTPUT, help="a shovel's ends, state and figures")
     shovels(
         "create",
         _create,
@@ -58,7 +57,14 @@ def _add_bridges(parser: Parser) -> None:
     name = argument("name", metavar="NAME")
     bridges = verbs_of(parser)
     bridges("list", list_of("bridges/{vhost}"), vhost, columns(_BRIDGES), help="list bridges and their state")
-    bridges("show", _show("bridges/{vhost}/{name}"), vhost, name, help="a bridge's topics, state and figures")
+    bridges(
+        "show",
+        show_of("bridges/{vhost}/{name}"),
+        vhost,
+        name,
+        OUTPUT,
+        help="a bridge's topics, state and figures",
+    )
 
 
 def _add_federation(parser: Parser) -> None:
@@ -71,14 +77,6 @@ def _add_federation(parser: Parser) -> None:
         columns(_FEDERATION),
         help="list links of federation and their state",
     )
-
-
-def _show(path: str) -> Action:
-    def action(client: Client, parsed: argparse.Namespace) -> None:
-        found: Item = of_a_thing("GET", client, path, parsed)
-        print(json.dumps(found, indent=2))
-
-    return action
 
 
 def _create(client: Client, parsed: argparse.Namespace) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import getpass
-import json
 import re
 import sys
 from typing import Final
@@ -12,6 +11,7 @@ from typing import Final
 from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.hints import command
 from penstock.cli.nouns import (
+    OUTPUT,
     Action,
     Item,
     argument,
@@ -20,6 +20,7 @@ from penstock.cli.nouns import (
     json_object,
     list_of,
     of_a_thing,
+    show_of,
     verbs_of,
 )
 from penstock.cli.parsing import Builder, Parser, nearest
@@ -37,7 +38,7 @@ _NAME: Final = argument("name", metavar="NAME")
 def _add_queues(parser: Parser) -> None:
     queues = verbs_of(parser)
     queues("list", list_of("queues/{vhost}"), _VHOST, columns(_QUEUES), help="list queues")
-    queues("show", _show("queues/{vhost}/{name}"), _VHOST, _NAME, help="everything about a queue")
+    queues("show", show_of("queues/{vhost}/{name}"), _VHOST, _NAME, OUTPUT, help="everything about a queue")
     queues(
         "create",
         _create_queue,
@@ -54,7 +55,14 @@ def _add_queues(parser: Parser) -> None:
 def _add_exchanges(parser: Parser) -> None:
     exchanges = verbs_of(parser)
     exchanges("list", list_of("exchanges/{vhost}"), _VHOST, columns("name,type,durable,internal"))
-    exchanges("show", _show("exchanges/{vhost}/{name}"), _VHOST, _NAME, help="everything about an exchange")
+    exchanges(
+        "show",
+        show_of("exchanges/{vhost}/{name}"),
+        _VHOST,
+        _NAME,
+        OUTPUT,
+        help="everything about an exchange",
+    )
     exchanges(
         "create",
         _create_exchange,
@@ -186,13 +194,6 @@ def _add_policies(parser: Parser) -> None:
 
 
 # Actions
-
-
-def _show(path: str) -> Action:
-    def action(client: Client, parsed: argparse.Namespace) -> None:
-        print(json.dumps(of_a_thing("GET", client, path, parsed), indent=2))
-
-    return action
 
 
 def _delete(path: str) -> Action:

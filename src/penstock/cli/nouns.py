@@ -10,14 +10,15 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from penstock.cli.client import DEFAULT_URL, ApiError, Client, segment
 from penstock.cli.hints import missing
 from penstock.cli.parsing import SYNONYMS, Parser
-from penstock.cli.tables import Columns, print_list
+from penstock.cli.tables import Columns, print_list, print_record
 
 __all__ = [
+    "OUTPUT",
     "Action",
     "Item",
     "add_target",
@@ -29,6 +30,7 @@ __all__ = [
     "list_of",
     "of_a_thing",
     "runner",
+    "show_of",
     "verbs_of",
 ]
 
@@ -80,11 +82,15 @@ def _done(_: object) -> None:
     pass
 
 
+OUTPUT: Final = argument("-o", "--output", choices=("table", "json"), default="table")
+"""The form in which a verb prints what it has."""
+
+
 def columns(default: str) -> _Argument:
     """The options of a list: its form and its columns."""
 
     def add(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+        OUTPUT(parser)
         parser.add_argument(
             "--columns",
             default=Columns(default),
@@ -141,6 +147,15 @@ def list_of(path: str) -> Action:
 
     def action(client: Client, parsed: argparse.Namespace) -> None:
         print_list(client.get(filled(path, parsed)), parsed.columns, parsed.output)
+
+    return action
+
+
+def show_of(path: str) -> Action:
+    """Prints the thing at a path, whose braces are filled with arguments."""
+
+    def action(client: Client, parsed: argparse.Namespace) -> None:
+        print_record(of_a_thing("GET", client, path, parsed), parsed.output)
 
     return action
 

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.cli.terminal import has_width, show_table
 from penstock.errors import ConfigError
 
-__all__ = ["Columns", "cells", "erlang", "lookup", "print_list", "print_rows", "tabbed"]
+__all__ = ["Columns", "cells", "erlang", "lookup", "print_list", "print_record", "print_rows", "tabbed"]
 
 Item = Mapping[str, Any]
 
@@ -38,6 +38,36 @@ def print_rows(items: Sequence[Item], columns: Sequence[str], form: str) -> None
     widths = [max(len(name), *(len(row[at]) for row in rows), 0) for at, name in enumerate(columns)]
     for row in (names, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def print_record(item: Item, form: str) -> None:
+    """Print all that a thing has: a row for each value, and a table for each list of objects; or JSON.
+
+    The key of a value in an inner object has the keys of the objects in front, with dots between. The name of
+    the thing comes first.
+    """
+    if form == "json":
+        print(json.dumps(item, indent=2))
+        return
+    values: dict[str, Any] = {}
+    tables: dict[str, list[Item]] = {}
+    named = {"name": item["name"]} if "name" in item else {}
+    _flatten({**named, **item}, "", values, tables)
+    print_rows([{"key": name, "value": value} for name, value in values.items()], ("key", "value"), form)
+    for name, items in tables.items():
+        print(f"\n{name}:")
+        print_rows(items, list(dict.fromkeys(key for one in items for key in one)), form)
+
+
+def _flatten(item: Item, above: str, values: dict[str, Any], tables: dict[str, list[Item]]) -> None:
+    for key, value in item.items():
+        name = f"{above}{key}"
+        if isinstance(value, Mapping) and value:
+            _flatten(value, f"{name}.", values, tables)
+        elif isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
+            tables[name] = value
+        else:
+            values[name] = value
 
 
 def cells(items: Sequence[Item], columns: Sequence[str]) -> tuple[list[list[str]], list[bool]]:

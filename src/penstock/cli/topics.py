@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from typing import Any, Final
 
 from penstock.cli.client import Client, segment
-from penstock.cli.nouns import argument, columns, verbs_of
+from penstock.cli.nouns import OUTPUT, argument, columns, verbs_of
 from penstock.cli.parsing import Builder, Parser
 from penstock.cli.paths import Item, base, subscription, subscription_path
-from penstock.cli.tables import print_list
+from penstock.cli.tables import print_list, print_record
 
 __all__ = ["COMMANDS"]
 
@@ -26,7 +25,7 @@ def _add_topics(parser: Parser) -> None:
     name = argument("name", metavar="NAME")
     topics = verbs_of(parser)
     topics("list", _list_topics, _VHOST, columns(_TOPICS), help="list topics")
-    topics("show", _show_topic, _VHOST, name, help="what a topic has")
+    topics("show", _show_topic, _VHOST, name, OUTPUT, help="what a topic has")
     topics(
         "create",
         _create_topic,
@@ -44,7 +43,7 @@ def _add_subs(parser: Parser) -> None:
     one = argument("name", metavar="TOPIC/NAME", type=subscription)
     topic = argument("topic", metavar="TOPIC", nargs="?", help="only those to this one")
     subs("list", _list_subs, _VHOST, topic, columns(_SUBS), help="list the subscriptions to topics")
-    subs("show", _show_sub, _VHOST, one, help="where a subscription stands")
+    subs("show", _show_sub, _VHOST, one, OUTPUT, help="where a subscription stands")
     subs(
         "create",
         _create_sub,
@@ -77,7 +76,7 @@ def _list_topics(client: Client, parsed: argparse.Namespace) -> None:
 
 
 def _show_topic(client: Client, parsed: argparse.Namespace) -> None:
-    print(json.dumps(client.get(_topic_path(parsed)), indent=2))
+    print_record(client.get(_topic_path(parsed)), parsed.output)
 
 
 def _create_topic(client: Client, parsed: argparse.Namespace) -> None:
@@ -100,7 +99,7 @@ def _list_subs(client: Client, parsed: argparse.Namespace) -> None:
 
 
 def _show_sub(client: Client, parsed: argparse.Namespace) -> None:
-    print(json.dumps(client.get(subscription_path(parsed, parsed.name)), indent=2))
+    print_record(client.get(subscription_path(parsed, parsed.name)), parsed.output)
 
 
 def _create_sub(client: Client, parsed: argparse.Namespace) -> None:

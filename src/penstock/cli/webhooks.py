@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from penstock.cli.client import ApiError, Client, segment
-from penstock.cli.nouns import argument, columns, json_settings, list_of, verbs_of
+from penstock.cli.nouns import OUTPUT, argument, columns, json_settings, list_of, verbs_of
 from penstock.cli.parsing import Builder, Parser
 from penstock.cli.paths import count
-from penstock.cli.tables import print_list
+from penstock.cli.tables import print_list, print_record
 
 __all__ = ["COMMANDS"]
 
@@ -24,7 +24,7 @@ def _add_webhooks(parser: Parser) -> None:
     name = argument("name", metavar="NAME")
     webhooks = verbs_of(parser)
     webhooks("list", list_of("webhooks/{vhost}"), vhost, columns(_SHOWN), help="list webhooks")
-    webhooks("show", _show, vhost, name, help="settings and state of a webhook")
+    webhooks("show", _show, vhost, name, OUTPUT, help="settings and state of a webhook")
     webhooks(
         "create",
         _create,
@@ -36,19 +36,25 @@ def _add_webhooks(parser: Parser) -> None:
             type=json_settings,
             help="settings, or @FILE: see docs/reference/webhooks.md",
         ),
+        OUTPUT,
         help="make a webhook, or change one; prints its secret if one was made",
     )
     webhooks("delete", _do("DELETE", ""), vhost, name, help="end a webhook")
-    webhooks("pause", _do("POST", "/pause"), vhost, name, help="send nothing until it is resumed")
-    webhooks("resume", _do("POST", "/resume"), vhost, name, help="go on, also after it was switched off")
-    webhooks("test", _do("POST", "/test"), vhost, name, help="send a message that is in no queue")
-    webhooks("rotate", _do("POST", "/rotate-secret"), vhost, name, help="a new secret beside the old one")
+    webhooks("pause", _do("POST", "/pause"), vhost, name, OUTPUT, help="send nothing until it is resumed")
+    webhooks(
+        "resume", _do("POST", "/resume"), vhost, name, OUTPUT, help="go on, also after it was switched off"
+    )
+    webhooks("test", _do("POST", "/test"), vhost, name, OUTPUT, help="send a message that is in no queue")
+    webhooks(
+        "rotate", _do("POST", "/rotate-secret"), vhost, name, OUTPUT, help="a new secret beside the old one"
+    )
     webhooks(
         "redrive",
         _redrive,
         vhost,
         name,
         argument("--max", type=count, default=1000, help="at most so many (default: %(default)s)"),
+        OUTPUT,
         help="send its dead letters again",
     )
     webhooks(
@@ -58,6 +64,7 @@ def _add_webhooks(parser: Parser) -> None:
         name,
         argument("since", metavar="FROM", help='a time, an interval such as "-1h", or pos:N'),
         argument("--to", help="where to end (default: now)"),
+        OUTPUT,
         help="send again what was sent since then",
     )
     webhooks(
@@ -75,33 +82,33 @@ def _path(parsed: argparse.Namespace, rest: str = "") -> str:
     return f"/v1/vhosts/{segment(parsed.vhost)}/webhooks/{segment(parsed.name)}{rest}"
 
 
-def _print(answer: object) -> None:
+def _print(answer: Any, parsed: argparse.Namespace) -> None:
     if answer is not None:
-        print(json.dumps(answer, indent=2))
+        print_record(answer, parsed.output)
 
 
 def _show(client: Client, parsed: argparse.Namespace) -> None:
-    _print(client.get(_path(parsed)))
+    _print(client.get(_path(parsed)), parsed)
 
 
 def _create(client: Client, parsed: argparse.Namespace) -> None:
-    _print(client.request("PUT", _path(parsed), parsed.settings))
+    _print(client.request("PUT", _path(parsed), parsed.settings), parsed)
 
 
 def _do(method: str, rest: str) -> Any:
     def action(client: Client, parsed: argparse.Namespace) -> None:
-        _print(client.request(method, _path(parsed, rest)))
+        _print(client.request(method, _path(parsed, rest)), parsed)
 
     return action
 
 
 def _redrive(client: Client, parsed: argparse.Namespace) -> None:
-    _print(client.request("POST", _path(parsed, "/redrive"), {"max": parsed.max}))
+    _print(client.request("POST", _path(parsed, "/redrive"), {"max": parsed.max}), parsed)
 
 
 def _replay(client: Client, parsed: argparse.Namespace) -> None:
     body = {"from": parsed.since} | ({"to": parsed.to} if parsed.to else {})
-    _print(client.request("POST", _path(parsed, "/replay"), body))
+    _print(client.request("POST", _path(parsed, "/replay"), body), parsed)
 
 
 def _attempts(client: Client, parsed: argparse.Namespace) -> None:

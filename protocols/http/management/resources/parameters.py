@@ -14,7 +14,7 @@ from penstock.protocols.http.management.context import Management, absent, table
 from penstock.protocols.http.server.messages import HttpError, Request, Response
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.links.amqp.parameters import shown
-from penstock.protocols.links.amqp.settings import shovel_schema
+from penstock.protocols.links.amqp.settings import shovel_schemas
 from penstock.protocols.links.amqp.upstreams import set_schema, upstream_schema
 from penstock.protocols.links.federation import UPSTREAM_SET
 from penstock.router.arguments import decode_table, encode_table
@@ -36,9 +36,8 @@ _ONE: Final = "/api/parameters/{component}/{vhost}/{name}"
 def parameter_body() -> Body:
     """The body of a parameter."""
     value = {
-        "description": "Of its component: shovel, federation-upstream or federation-upstream-set. "
-        "Shovels of the native protocol are in docs/how-to/shovels.md.",
-        "anyOf": [shovel_schema(), upstream_schema(), set_schema()],
+        "description": "Of its component: shovel, federation-upstream or federation-upstream-set.",
+        "anyOf": [*shovel_schemas(), upstream_schema(), set_schema()],
     }
     return Body({"value": Given(value)}, "value")
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from penstock.protocols.links.amqp.parameters import shown, unmasked
-from penstock.protocols.links.amqp.settings import local_vhosts, shovel_settings
+from penstock.protocols.links.amqp.settings import local_vhosts, shovel_schemas, shovel_settings
 
 _LEAST = {"src-uri": "amqp://", "src-queue": "q", "dest-uri": "amqp://u:secret@h"}
 
@@ -91,3 +94,55 @@ def test_passwords_are_hidden_and_come_back() -> None:
     # Another host does not get the password of before.
     moved = {**seen, "dest-uri": "amqp://u:******@other"}
     assert unmasked(moved, value)["dest-uri"] == "amqp://u:******@other"
+
+
+_NATIVE = {
+    "src-protocol": "penstock",
+    "src-uri": "penstock://",
+    "src-queue": "q",
+    "dest-protocol": "penstock",
+    "dest-uri": ["penstocks://h"],
+    "dest-queue": "q",
+}
+_VALUES: dict[str, Sequence[Any]] = {
+    **dict.fromkeys(("src-protocol", "dest-protocol"), ("amqp091", "penstock", "amqp10", "local", "mqtt", 1)),
+    **dict.fromkeys(
+        ("src-uri", "dest-uri"), ("amqp://h", "penstock://h", ["amqp://h", "amqps://h"], [], "h")
+    ),
+    **dict.fromkeys(("src-queue", "src-exchange", "dest-queue", "dest-exchange"), ("", "a", 1)),
+    "dest-exchange-key": ["k", None],
+    "src-prefetch-count": [1, 0, 65535, 65536],
+    "src-delete-after": ["never", 5, "often"],
+    "ack-mode": ["no-ack", "often"],
+    "reconnect-delay": [0, 5.5, -1],
+    "dest-add-forward-headers": [True, 1],
+    "dest-publish-properties": [{"type": "t"}, {"type": 1}, {"none": 1}],
+    "unknown": [1],
+}
+
+
+_GONE = object()
+
+
+def _is_taken(value: dict[str, Any]) -> bool:
+    try:
+        shovel_settings(value)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("whole", [_LEAST, _NATIVE])
+def test_the_schema_takes_what_is_taken(whole: dict[str, Any]) -> None:
+    """Each value that differs from a good one in at most two terms."""
+    fits = jsonschema_rs.validator_for({"anyOf": shovel_schemas()})
+    changes = [
+        *((name, value) for name, values in _VALUES.items() for value in values),
+        *((name, _GONE) for name in whole),
+    ]
+    taken = 0
+    for one, other in combinations(changes, 2):
+        value = {name: found for name, found in (whole | dict([one, other])).items() if found is not _GONE}
+        taken += _is_taken(value)
+        assert fits.is_valid(value) == _is_taken(value), value
+    assert taken > 50

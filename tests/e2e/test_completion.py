@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import pty
 import select
 import shutil
 import subprocess
 import time
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from penstock.cli.commands import FOREIGN, MODULES
+from penstock.cli.parsing import parser_of
 from tests.support.commands import Run
 
 pytestmark = pytest.mark.penstock_only("this is about the command penstock")
-
-LINES = [
-    ("penstock que", "queues"),
-    ("penstock queues li", "list"),
-    ("penstock topics create --max-a", "--max-age"),
-    ("penstock rabbitmqctl list_q", "list_queues"),
-    ("penstock completion f", "fish"),
-]
 
 
 @pytest.fixture
@@ -39,28 +36,73 @@ def script(run: Run, shell: str, folder: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize(("line", "expected"), LINES)
-def test_bash_completes_commands(run: Run, tmp_path: Path, line: str, expected: str) -> None:
+@cache
+def expected() -> dict[str, list[str]]:
+    """Beginning of a command line -> all that it may go on with: verbs, options, values of options."""
+    found = {
+        "penstock ": [*MODULES, "--help", "--version"],
+        "penstock que": ["queues"],
+        "penstock rabbitmqctl list_q": ["list_queues"],
+        "penstock queues create q --type stream --arg": ["--arguments"],
+    }
+    for name in FOREIGN:
+        verbs = import_module(f"penstock.cli.{MODULES[name][0]}").VERBS
+        found[f"penstock {name} "] = [*verbs]
+
+    def walk(parser: argparse.ArgumentParser, line: str) -> None:
+        options = [option for action in parser._actions for option in action.option_strings]
+        found[f"{line} --"] = [option for option in options if option.startswith("--")]
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                found[f"{line} "] = [*action.choices, *options]
+                for verb, below in action.choices.items():
+                    walk(below, f"{line} {verb}")
+            elif action.choices is not None:
+                for option in action.option_strings:
+                    found[f"{line} {option} "] = [str(one) for one in action.choices]
+
+    for name in MODULES:
+        if name not in FOREIGN:
+            walk(parser_of(name), f"penstock {name}")
+    return found
+
+
+def differing(told: str) -> list[str]:
+    """Lines with another completion than expected; `told` has each line, and what the shell offered."""
+    offered = dict(one.split("\n", 1) for one in told.split("\0")[:-1])
+    wanted = expected()
+    assert len(wanted) > 200 and offered.keys() == wanted.keys()
+    return [line for line in wanted if sorted(offered[line].split()) != sorted(wanted[line])]
+
+
+def test_bash_completes_every_command(run: Run, tmp_path: Path) -> None:
     file = script(run, "bash", tmp_path)
-    asked = 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _penstock; echo "${COMPREPLY[@]}"'
-    told = subprocess.run(
-        ["bash", "-c", asked, str(file), *line.split()], capture_output=True, text=True, check=True
+    asked = (
+        'source "$0"; while IFS= read -r line; do COMP_WORDS=($line); '
+        '[[ $line == *" " ]] && COMP_WORDS+=(""); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); '
+        '_penstock; printf "%s\\n%s\\0" "$line" "${COMPREPLY[*]}"; done'
     )
-    assert told.stdout.split() == [expected]
+    assert differing(_told(["bash", "-c", asked, str(file)], tmp_path)) == []
 
 
-@pytest.mark.parametrize(("line", "expected"), LINES)
-def test_fish_completes_commands(run: Run, tmp_path: Path, line: str, expected: str) -> None:
+def test_fish_completes_every_command(run: Run, tmp_path: Path) -> None:
     file = script(run, "fish", tmp_path)
-    asked = f"source {file}; complete -C '{line}'"
-    told = subprocess.run(
-        ["fish", "--no-config", "-c", asked],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "HOME": str(tmp_path)},
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    asked = (
+        f"source {file}; cd {folder}; while read -l --null line; "
+        "printf '%s\\n%s\\0' $line (complete -C $line | string collect); end"
     )
-    assert [one.split("\t")[0] for one in told.stdout.splitlines()] == [expected]
+    assert differing(_told(["fish", "--no-config", "-c", asked], tmp_path, between="\0")) == []
+
+
+def _told(words: list[str], home: Path, between: str = "\n") -> str:
+    """What a shell prints that reads all lines."""
+    lines = "".join(f"{line}{between}" for line in expected())
+    environment = {**os.environ, "HOME": str(home)}
+    ran = subprocess.run(words, input=lines, capture_output=True, text=True, env=environment, check=True)
+    assert ran.stderr == ""
+    return ran.stdout
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import jsonschema_rs
@@ -205,3 +207,129 @@ def test_answers_about_one_of_each_kind_are_as_the_document_says(document: Any, 
     assert wrong == []
     # Nothing is checked in an empty list.
     assert {path for path, item in document["paths"].items() if "get" in item} - seen <= EMPTY
+
+
+QUEUE = {"durable": True, "arguments": {"x-max-length": 9}}
+SHOVEL = {"src-uri": "amqp://", "src-queue": "dead", "dest-uri": "amqp://127.0.0.1:1", "dest-queue": "q2"}
+CHANGES: list[tuple[str, str, Any]] = [
+    ("PUT", "cluster-name", {"name": "plant"}),
+    ("PUT", "feature-flags/NODE/enable", None),
+    ("PUT", "nodes/NODE/log-level", {"level": "info"}),
+    ("PUT", "nodes/NODE/memory-high-watermark", {"bytes": 2**40}),
+    ("PUT", "nodes/NODE/application", {"state": "running"}),
+    ("PUT", "recording", {"kinds": [], "for_s": 1}),
+    ("PUT", "vhosts/new", {"description": "new"}),
+    ("PUT", "users/new", {"tags": "management", "password": "x"}),
+    ("PUT", "permissions/new/new", {"configure": "", "write": ".*", "read": ".*"}),
+    ("PUT", "topic-permissions/new/new", {"exchange": "amq.topic", "write": ".*", "read": ".*"}),
+    ("PUT", "user-limits/new/max-connections", {"value": 5}),
+    ("PUT", "vhost-limits/new/max-queues", {"value": 500}),
+    ("PUT", "queues/%2F/new", QUEUE),
+    ("PUT", "exchanges/%2F/new", {"type": "topic", "durable": True}),
+    ("PUT", "policies/%2F/new", {"pattern": "^new", "definition": {"max-length": 9}}),
+    ("PUT", "operator-policies/%2F/new", {"pattern": "^new", "definition": {"max-length": 9}}),
+    ("PUT", "parameters/shovel/%2F/new", {"value": SHOVEL}),
+    ("PUT", "global-parameters/new", {"value": {"a": 1}}),
+    ("POST", "login", {"username": "guest", "password": "guest"}),
+    ("POST", "bindings/%2F/e/new/q/new", {"routing_key": "k"}),
+    ("POST", "bindings/%2F/e/new/e/amq.topic", {"routing_key": "k", "arguments": {"a": 1}}),
+    (
+        "POST",
+        "exchanges/%2F/new/publish",
+        {"routing_key": "k", "payload": "x", "payload_encoding": "string", "properties": {"type": "t"}},
+    ),
+    ("POST", "exchanges/%2F/new/route", {"routing_key": "k"}),
+    ("POST", "queues/%2F/new/get", {"count": 5, "ackmode": "ack_requeue_true", "encoding": "auto"}),
+    ("POST", "queues/%2F/new/actions", {"action": "sync"}),
+    ("POST", "definitions-dry-run", {"queues": [{"name": "other", "vhost": "/", **QUEUE}]}),
+    ("POST", "definitions", {"queues": [{"name": "other", "vhost": "/", **QUEUE}]}),
+    ("POST", "all-configuration", {"queues": [{"name": "other", "vhost": "/", **QUEUE}]}),
+    ("POST", "definitions/%2F", {"queues": [{"name": "other", **QUEUE}]}),
+    ("POST", "rebalance/queues", None),
+    ("POST", "vhosts/new/start/NODE", None),
+    ("DELETE", "login", None),
+    ("DELETE", "federation-links/vhost/%2F/LINK/NODE/restart", None),
+    ("DELETE", "shovels/vhost/%2F/new/restart", None),
+    ("DELETE", "shovels/vhost/%2F/new", None),
+    ("DELETE", "parameters/shovel/%2F/sh", None),
+    ("DELETE", "connections/CONNECTION", None),
+    ("DELETE", "connections/username/new", None),
+    ("DELETE", "queues/%2F/new/contents", None),
+    ("DELETE", "bindings/%2F/e/new/q/new/k", None),
+    ("DELETE", "bindings/%2F/e/new/e/amq.topic/PROPS", None),
+    ("DELETE", "policies/%2F/new", None),
+    ("DELETE", "operator-policies/%2F/new", None),
+    ("DELETE", "global-parameters/new", None),
+    ("DELETE", "queues/%2F/new", None),
+    ("DELETE", "exchanges/%2F/new", None),
+    ("DELETE", "vhost-limits/new/max-queues", None),
+    ("DELETE", "user-limits/new/max-connections", None),
+    ("DELETE", "topic-permissions/new/new/amq.topic", None),
+    ("DELETE", "topic-permissions/new/new", None),
+    ("DELETE", "permissions/new/new", None),
+    ("DELETE", "vhosts/new", None),
+    ("DELETE", "users/new", None),
+    ("PUT", "users/new", {"tags": "", "password": "x"}),
+    ("POST", "users/bulk-delete", {"users": ["new"]}),
+]
+"""A change of each kind that succeeds, in order: method, path and body."""
+
+
+def test_answers_to_changes_are_as_the_document_says(document: Any, gateway: Gateway) -> None:
+    api = Api(gateway)
+    paths = {
+        re.compile(re.sub(r"\{\w+\}", "[^/]+", path)): (path, item)
+        for path, item in document["paths"].items()
+    }
+    wrong: list[Any] = []
+    seen = set[tuple[str, str, str]]()
+    with all_kinds(gateway, api):
+        for method, path, body in CHANGES:
+            target = _placed(api, path)
+            described = min(
+                (found for form, found in paths.items() if form.fullmatch(f"/api/{target}")),
+                key=lambda found: found[0].count("{"),
+            )
+            answers = described[1][method.lower()]["responses"]
+            # Made, and made again.
+            for _ in range(2 if "201" in answers and method == "PUT" else 1):
+                answer = api.send(method, target, body)
+                status = str(answer.status_code)
+                seen.add((method, described[0], status))
+                if status not in answers:
+                    wrong.append((method, path, status, answer.text))
+                    continue
+                content = answers[status].get("content")
+                if content is None:
+                    wrong += [(method, path, answer.text)] * bool(answer.content)
+                    continue
+                schema = {**content["application/json"]["schema"], "components": document["components"]}
+                wrong += [
+                    (method, path, list(one.instance_path), one.message)
+                    for one in jsonschema_rs.validator_for(schema).iter_errors(answer.json())
+                ]
+    api.close()
+    assert wrong == []
+    told = {
+        (method.upper(), path, status)
+        for path, item in document["paths"].items()
+        for method in item.keys() & {"put", "post", "delete"}
+        for status in item[method]["responses"]
+        if status.startswith("2")
+    }
+    assert seen == told, "each answer that is described, and no other"
+
+
+def _placed(api: Api, path: str) -> str:
+    """A path with the names of things in this gateway."""
+    if "feature-flags" in path:
+        return path.replace("NODE", api.get("feature-flags")[0]["name"])
+    if "CONNECTION" in path:
+        found = next(one for one in api.get("connections") if "MQTT" in one["protocol"])
+        path = path.replace("CONNECTION", quote(found["name"], safe=""))
+    if "LINK" in path:
+        path = path.replace("LINK", api.get("federation-links")[0]["id"])
+    if "PROPS" in path:
+        (binding,) = api.get(path.rpartition("/")[0])
+        path = path.replace("PROPS", quote(binding["properties_key"], safe=""))
+    return path.replace("NODE", quote(api.get("overview")["node"], safe=""))

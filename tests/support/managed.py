@@ -76,8 +76,8 @@ def all_kinds(gateway: Gateway, api: Api) -> Iterator[None]:
         sync.connect(f"penstock://guest:guest@127.0.0.1:{gateway.ports['native']}"),
     ):
         webhook = {"source": {"queue": "work"}, "url": "https://127.0.0.1:9/", "verify": "none"}
-        assert data.put("webhooks/w", json=webhook).status_code == 201
-        assert data.put("streams/s/subscriptions/n", json={}).status_code == 201
+        assert data.put("webhooks/w", json=webhook).is_success
+        assert data.put("streams/s/subscriptions/n", json={}).is_success
         channel = connection.channel()
         channel.confirm_delivery()
         for key in ("work", "dead", "s"):

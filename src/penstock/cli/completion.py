@@ -19,22 +19,48 @@ from penstock.cli.parsing import Builder, parser_of
 
 __all__ = ["COMMANDS"]
 
+_Words = tuple[tuple[str, ...], list[str]]
+"""Words of a command line, and those that may come next."""
 _BASH: Final = """\
 _penstock() {
-    local word path="" at=1
+    local word words path="" at=1
     while (( at < COMP_CWORD )); do
         word="${COMP_WORDS[at]}"
         case "$path $word" in
-@NODES@
+@NODES@) path="$path $word" ;;
         esac
         at=$(( at + 1 ))
     done
-    case "$path" in
+    case "$path ${COMP_WORDS[COMP_CWORD - 1]}" in
+@VALUES@
+        *) case "$path" in
 @WORDS@
+        esac ;;
     esac
     COMPREPLY=( $(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}") )
 }
 complete -o default -F _penstock penstock
+"""
+_FISH: Final = """\
+function __penstock_words
+    set -l path ''
+    set -l given (commandline -opc)
+    for word in $given[2..-1]
+        switch "$path $word"
+            case @NODES@
+                set path "$path $word"
+        end
+    end
+    switch "$path $given[-1]"
+@VALUES@
+        case '*'
+            switch "$path"
+@WORDS@
+            end
+    end
+end
+complete -c penstock -f -a '(__penstock_words)'
+complete -c penstock -F -n 'not __penstock_words | string match -qv -- "-*"'
 """
 
 
@@ -52,29 +78,42 @@ def _completion(parsed: argparse.Namespace) -> int:
 
 
 def _script(shell: str) -> str:
-    commands: list[tuple[tuple[str, ...], list[str]]] = [((), [*MODULES, "--help", "--version"])]
+    commands: list[_Words] = [((), [*MODULES, "--help", "--version"])]
+    values: list[_Words] = []
     for name, (module, _) in MODULES.items():
         if name in FOREIGN:
-            commands.append(((name,), sorted(import_module(f"penstock.cli.{module}").VERBS)))
+            verbs = sorted(import_module(f"penstock.cli.{module}").VERBS)
+            commands += [((name,), verbs), *(((name, verb), []) for verb in verbs)]
         else:
-            commands += _walk(parser_of(name), (name,))
+            parser = parser_of(name)
+            commands += _walk(parser, (name,))
+            values += _values(parser, (name,))
+    nodes = [_spaced(path) for path, _ in commands if path]
     if shell == "fish":
-        return "".join(_fish(path, words) for path, words in commands)
-    nodes = "|".join(_quoted(" " + " ".join(path)) for path, _ in commands if path)
-    lines = [
-        f"        {_quoted(''.join(f' {word}' for word in path))}) words={_quoted(' '.join(words))} ;;"
-        for path, words in commands
-    ]
-    text = _BASH.replace("@NODES@", f'            {nodes}) path="$path $word" ;;')
-    text = text.replace("@WORDS@", "\n".join(lines)).replace("local word path", "local word words path")
-    if shell == "zsh":
-        return "autoload -U +X bashcompinit && bashcompinit\n" + text
-    return text
+        text, between, case = _FISH, " ", _fish_case
+    else:
+        text, between, case = _BASH, "|", _bash_case
+    text = text.replace("@NODES@", between.join(nodes))
+    text = text.replace("@VALUES@", "\n".join(case(*one) for one in values))
+    text = text.replace("@WORDS@", "\n".join(case(*one) for one in commands))
+    return f"autoload -U +X bashcompinit && bashcompinit\n{text}" if shell == "zsh" else text
 
 
-def _walk(
-    parser: argparse.ArgumentParser, path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+def _bash_case(path: Sequence[str], words: Sequence[str]) -> str:
+    return f"        {_spaced(path)}) words={_quoted(' '.join(words))} ;;"
+
+
+def _fish_case(path: Sequence[str], words: Sequence[str]) -> str:
+    shown = f"printf '%s\\n' {' '.join(map(_quoted, words))}" if words else "true"
+    return f"        case {_spaced(path)}\n            {shown}"
+
+
+def _spaced(path: Sequence[str]) -> str:
+    """Words as a script has them in `path`, with a space in front of each."""
+    return _quoted("".join(f" {word}" for word in path))
+
+
+def _walk(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> Iterator[_Words]:
     """(words so far, what may come next) of every command."""
     words: list[str] = []
     below: dict[str, argparse.ArgumentParser] = {}
@@ -90,17 +129,14 @@ def _walk(
         yield from _walk(command, (*path, name))
 
 
-def _fish(path: Sequence[str], words: Sequence[str]) -> str:
-    """Lines that offer `words` behind `path`."""
-    seen = "".join(f"; and __fish_seen_subcommand_from {word}" for word in path)
-    condition = f"true{seen}" if path else "__fish_use_subcommand"
-    lines = ["complete -c penstock -f\n"] if not path else []
-    for word in words:
-        if word.startswith("--"):
-            lines.append(f"complete -c penstock -n {_quoted(condition)} -l {word[2:]}\n")
-        elif not word.startswith("-"):
-            lines.append(f"complete -c penstock -n {_quoted(condition)} -a {_quoted(word)}\n")
-    return "".join(lines)
+def _values(parser: argparse.ArgumentParser, path: tuple[str, ...]) -> Iterator[_Words]:
+    """(words so far with an option, its values) of every option that has few values."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, command in action.choices.items():
+                yield from _values(command, (*path, name))
+        elif action.choices is not None:
+            yield from (((*path, option), [*map(str, action.choices)]) for option in action.option_strings)
 
 
 def _quoted(text: str) -> str:

@@ -69,13 +69,20 @@ def _responses(method: str, path: str) -> Json:
         }
     if (method, path) in ANSWERS:
         return {"200": _json("As it is.", ANSWERS[method, path]), **refused}
-    if method == "PUT":
+    if method == "PUT" and path not in _NEVER_NEW:
         return {"201": {"description": "It is new."}, "204": {"description": "It was there."}, **refused}
     if method == "POST" and path.startswith("/api/bindings/"):
         return {"201": {"description": "It is bound; Location has its path."}, **refused}
     return {"204": {"description": "Done."}, **refused}
 
 
+_NEVER_NEW: Final = (
+    "/api/cluster-name",
+    "/api/feature-flags/{name}/enable",
+    "/api/user-limits/{user}/{limit}",
+    "/api/vhost-limits/{vhost}/{limit}",
+)
+"""Paths at which a PUT does not say whether it is new."""
 _UNWELL: Final = (Named("Unhealthy"), Named("Error"))
 
 

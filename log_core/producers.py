@@ -19,7 +19,12 @@ can make the log forget the producers of others by inventing names. The name say
 
     name   0 | anything | owner, 8 bytes | 16 bytes          others have no owner, and are not counted so
 
-    row: version u8 = 1 | rule u8 | epoch u32 | used i64, ms | n u8 | n times: first u64, last u64, LSN u64
+A label is what the caller wants to be told of a producer in a list, where the name is a digest.
+
+    row: version u8 = 2 | rule u8 | epoch u32 | used i64, ms | n u8 | n times: first u64, last u64, LSN u64 |
+         label: the rest
+
+Rows of version 1 have no label; they get one when the producer sends again.
 """
 
 from __future__ import annotations
@@ -29,7 +34,7 @@ import logging
 import struct
 from collections import OrderedDict
 from dataclasses import field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.lazy_dataclass import dataclass
 from penstock.log_core.errors import OutOfSequence, ProducerFenced
@@ -37,13 +42,13 @@ from penstock.log_core.errors import OutOfSequence, ProducerFenced
 if TYPE_CHECKING:
     from penstock.log_core.log import Log
 
-__all__ = ["OWNER_SIZE", "Producers"]
+__all__ = ["OWNER_SIZE", "Producers", "Seen"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 _TABLE: Final = "producer"
 _HEAD: Final = struct.Struct("<BBIqB")
 _BATCH: Final = struct.Struct("<QQQ")
-_VERSION: Final = 1
+_VERSION: Final = 2
 _SEQUENCE: Final = 0
 _BATCHES: Final = 1
 _KNOWN_BATCHES: Final = 5
@@ -59,6 +64,21 @@ _AFTER_LAST: Final = 2**31
 """Numbers of batches go up to 2**31 - 1 and begin again at 0, as Kafka's."""
 
 
+class Seen(NamedTuple):
+    """A producer, as a list has it."""
+
+    label: bytes
+    """b"": it sent nothing since rows have labels."""
+    epoch: int
+    """0: its messages are numbered one by one, and it has none."""
+    used_ms: int
+    """When it sent last, or began."""
+    last: int | None
+    """The highest number; None: it sent nothing in this epoch."""
+    lsn: int
+    """Of the first message of the batch that has it; 0: there is none."""
+
+
 @dataclass(slots=True)
 class _Producer:
     rule: int
@@ -66,17 +86,22 @@ class _Producer:
     used_ms: int = 0
     batches: list[tuple[int, int, int]] = field(default_factory=list)
     """(first, last, LSN), the newest last."""
+    label: bytes = b""
     changed: bool = False
 
     def encode(self) -> bytes:
         head = _HEAD.pack(_VERSION, self.rule, self.epoch, self.used_ms, len(self.batches))
-        return head + b"".join(_BATCH.pack(*batch) for batch in self.batches)
+        return head + b"".join(_BATCH.pack(*batch) for batch in self.batches) + self.label
 
     @classmethod
     def decode(cls, raw: bytes) -> _Producer:
         _, rule, epoch, used_ms, n = _HEAD.unpack_from(raw)
         batches = [_BATCH.unpack_from(raw, _HEAD.size + i * _BATCH.size) for i in range(n)]
-        return cls(rule, epoch, used_ms, batches)
+        return cls(rule, epoch, used_ms, batches, bytes(raw[_HEAD.size + n * _BATCH.size :]))
+
+    def seen(self) -> Seen:
+        _, last, lsn = self.batches[-1] if self.batches else (0, None, 0)
+        return Seen(self.label, self.epoch, self.used_ms, last, lsn)
 
 
 def _owner(name: bytes) -> bytes:
@@ -108,7 +133,7 @@ class Producers:
 
     # Beginning
 
-    def begin(self, name: bytes, epoch: int | None = None) -> tuple[int, int]:
+    def begin(self, name: bytes, epoch: int | None = None, *, label: bytes = b"") -> tuple[int, int]:
         """A process of this name begins (None), or goes on with the epoch it was given.
 
         Returns:
@@ -125,7 +150,7 @@ class Producers:
             raise ProducerFenced(name, epoch, producer.epoch)
         if producer is not None and producer.rule == _BATCHES and producer.epoch == epoch:
             return epoch, 0
-        producer = self._known[name] = _Producer(_BATCHES, epoch, self._log.now_ms())
+        producer = self._known[name] = _Producer(_BATCHES, epoch, self._log.now_ms(), label=label)
         self._used(name)
         lsn = self._log.tables.put(_TABLE, name, producer.encode())
         self._bound(name)
@@ -137,6 +162,15 @@ class Producers:
         """The newest it was given; 0: it never began, or is forgotten."""
         producer = self._known.get(name)
         return 0 if producer is None else producer.epoch
+
+    def names(self) -> list[bytes]:
+        """All that are known now, the one idle longest first."""
+        return list(self._known)
+
+    def seen(self, name: bytes) -> Seen | None:
+        """How it is now; None: it is forgotten."""
+        producer = self._known.get(name)
+        return None if producer is None else producer.seen()
 
     def admit_sequence(self, name: bytes, sequence: int) -> int:
         """Whether a message is new: 0 = it is, append and `note` it; else the LSN that its confirm waits for.
@@ -201,12 +235,22 @@ class Producers:
             self.is_open = True
             self._log.appender.begin_unit()
 
-    def note(self, name: bytes, first: int, last: int, lsn: int, *, epoch: int | None = None) -> None:
+    def note(
+        self,
+        name: bytes,
+        first: int,
+        last: int,
+        lsn: int,
+        *,
+        epoch: int | None = None,
+        label: bytes = b"",
+    ) -> None:
         """These were appended, the first at `lsn`; inside `open` and `close`. `epoch` None: rule sequence."""
         rule = _SEQUENCE if epoch is None else _BATCHES
         producer = self._known.get(name)
         if producer is None or producer.rule != rule or (epoch is not None and epoch > producer.epoch):
             producer = self._known[name] = _Producer(rule, epoch or 0)
+        producer.label = label or producer.label
         producer.batches.append((first, last, lsn))
         del producer.batches[: -_KNOWN_BATCHES if rule == _BATCHES else -1]
         producer.used_ms = self._log.now_ms()

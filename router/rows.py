@@ -33,12 +33,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from penstock.log_core.producers import OWNER_SIZE
-from penstock.router.names import wire
+from penstock.router.names import text, wire
 
-__all__ = ["Store", "Tables", "producer_key", "row_key"]
+__all__ = ["ProducerName", "Store", "Tables", "producer_name", "producer_parts", "row_key"]
 
 
 class Tables(Protocol):
@@ -68,12 +68,34 @@ class Store(Protocol):
         """All puts and deletes within it are kept, or none."""
 
 
-def producer_key(protocol: str, vhost: str, user: str, name: str) -> bytes:
-    """The log's name of a named producer. A name is its user's in the vhost, and no other protocol's.
+class ProducerName(NamedTuple):
+    """The log's name of a named producer, and the label that lists read."""
+
+    key: bytes
+    label: bytes
+
+
+def producer_name(protocol: str, vhost: str, user: str, name: str) -> ProducerName:
+    """A name is its user's in the vhost, and no other protocol's.
 
     Whose it is stands in front of the digest of it all: the log lets nobody have too many.
     """
-    return b"\0" + protocol.encode() + row_key(vhost, user)[:OWNER_SIZE] + row_key(vhost, user, name)
+    key = b"\0" + protocol.encode() + row_key(vhost, user)[:OWNER_SIZE] + row_key(vhost, user, name)
+    parts = [wire(part) for part in (protocol, vhost, user, name)]
+    return ProducerName(key, b"".join(len(part).to_bytes(2, "big") + part for part in parts))
+
+
+def producer_parts(label: bytes) -> tuple[str, str, str, str] | None:
+    """Protocol, vhost, user and name of a label; None: it has none of them."""
+    parts = []
+    while label:
+        size = 2 + int.from_bytes(label[:2], "big")
+        parts.append(text(label[2:size]))
+        label = label[size:]
+    if len(parts) != 4:
+        return None
+    protocol, vhost, user, name = parts
+    return protocol, vhost, user, name
 
 
 def row_key(*parts: str | bytes) -> bytes:

@@ -136,6 +136,7 @@ def serve(
         messages,
         webhooks,
         links,
+        plane.staged,
         cluster=options.cluster,
         data_dir=options.data_dir,
         disk_free_limit=options.disk_free_limit,

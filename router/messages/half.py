@@ -236,6 +236,10 @@ class Halves:
             raise HalfUnknown(name)
         return self._halves[id]
 
+    def undecided(self, vhost: str) -> list[Half]:
+        """Those of a vhost, the oldest first."""
+        return [half for half in self._halves.values() if half.place.vhost == vhost]
+
     def commit(self, half: Half) -> tuple[int, int]:
         """Publish it; its position, and the LSN to wait for. Atomic.
 

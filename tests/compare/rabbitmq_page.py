@@ -1,17 +1,23 @@
 """RabbitMQ's own management page before our API: `make rabbitmq-page`.
 
-The page is that of Debian's package rabbitmq-server (3.10). Its files are served in the place of the
-console's, in Chromium; everything else is answered by a gateway with AMQP and MQTT traffic. Each page is
-opened as an administrator, and each form is sent. A script error, a page that is not drawn, or an answer of
-the API of 400 or more is reported, and the exit code is 1.
+The page is that of Debian's package rabbitmq-server (3.10), or one of another version, unpacked:
+
+    make rabbitmq-page ARGS="--files FOLDER"    FOLDER: .../plugins/rabbitmq_management-*/priv/www
+
+Its files are served in the place of the console's, in Chromium; everything else is answered by a gateway with
+AMQP and MQTT traffic. Each page is opened as an administrator, and each form is sent. A script error, a page
+that is not drawn, or an answer of the API of 400 or more is reported, and the exit code is 1.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import re
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -28,6 +34,8 @@ from tests.support.management import SETTINGS, Api
 
 FILES: Final = "lib/rabbitmq_server-*/plugins/rabbitmq_management-*/priv/www"
 TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+BOOTSTRAP: Final = "js/oidc-oauth/bootstrap.js"
+"""A module that RabbitMQ 4 makes by its settings, see `bootstrap`."""
 WAIT_MS: Final = 60_000
 QUEUES: Final = {"busy": "classic", "many": "quorum", "old": "stream"}
 OPEN: Final = """place => {
@@ -100,6 +108,21 @@ FORMS: Final[tuple[tuple[str, str, str, dict[str, str]], ...]] = (
     ("#/vhosts/another", "#/vhosts", "delete", {}),
     ("#/exchanges/%2F/given", "#/exchanges", "delete", {}),
     ("#/queues/%2F/made", "#/queues", "delete", {"mode": "delete"}),
+    (
+        "#/policies",
+        "#/operator_policies",
+        "put",
+        {
+            "name": "bounded",
+            "vhost": "/",
+            "pattern": "^made",
+            "priority": "1",
+            "definitionop_1_mfkey": "max-length",
+            "definitionop_1_mfvalue": "10",
+            "definitionop_1_mftype": "number",
+        },
+    ),
+    ("#/policies", "#/operator_policies", "delete", {}),
     ("#/cluster-name", "#/cluster-name", "put", {"name": "renamed"}),
 )
 SUBMIT: Final = """([action, method, values]) => {
@@ -115,6 +138,24 @@ SUBMIT: Final = """([action, method, values]) => {
   forms[0].querySelector("input[type=submit]").click();
   return true;
 }"""
+
+
+def bootstrap(files: Path) -> str:
+    """The module that RabbitMQ 4 makes where nobody logs in by OAuth 2.
+
+    It hands the functions of its neighbour to scripts that are no modules.
+    """
+    names = re.findall(
+        r"^export function (\w+)", (files / BOOTSTRAP).with_name("helper.js").read_text(), re.M
+    )
+    settings = json.dumps({"oauth_enabled": False})
+    return "\n".join(
+        (
+            f"import {{{', '.join(names)}}} from './helper.js';",
+            f"set_oauth_settings({settings});",
+            *(f"window.{name} = {name};" for name in names),
+        )
+    )
 
 
 def pages(api: Api) -> list[str]:
@@ -188,8 +229,11 @@ class Watch:
         page.route(lambda url: not urlsplit(url).path.startswith("/api/"), self._serve)
 
     def _serve(self, route: Route) -> None:
-        path = self._files / (urlsplit(route.request.url).path.strip("/") or "index.html")
-        if path.is_file():
+        name = urlsplit(route.request.url).path.strip("/") or "index.html"
+        path = self._files / name
+        if name == BOOTSTRAP:
+            route.fulfill(body=bootstrap(self._files), content_type="text/javascript")
+        elif path.is_file():
             route.fulfill(path=path, content_type=TYPES.get(path.suffix))
         else:
             route.fulfill(status=404)
@@ -230,9 +274,15 @@ def _is_there(api: Api) -> bool:
     return all(len(api.get(of)) >= count for of, count in wanted.items())
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Report what is wrong."""
-    files = next(RABBITMQ_SCRIPT.parent.parent.glob(FILES), None)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--files", type=Path, help="the folder of the page (default: RabbitMQ's, as installed)"
+    )
+    files = parser.parse_args(arguments).files or next(RABBITMQ_SCRIPT.parent.parent.glob(FILES), None)
     if files is None:
         sys.exit("RabbitMQ is not installed: apt-get install rabbitmq-server")
     with tempfile.TemporaryDirectory() as folder, Gateway(Path(folder), settings=SETTINGS) as gateway:

@@ -75,6 +75,7 @@ def paths(folder: Path) -> list[tuple[str, str]]:
         questions = Questions(world.broker, messages, options.guard(), options.tls)
         registry = Registry()
         links = Links(world.broker, registry, max_links=9, bridges=(), receive_maximum=9, cluster="x")
+        plane = DataPlane(app, world.broker, messages, webhooks, questions)
         api = Management(
             app,
             world.broker,
@@ -82,12 +83,13 @@ def paths(folder: Path) -> list[tuple[str, str]]:
             messages,
             webhooks,
             links,
+            plane.staged,
             cluster="x",
             data_dir=folder,
             disk_free_limit=0,
         )
         add_management(api)
-        DataPlane(app, world.broker, messages, webhooks, questions).add(app)
+        plane.add(app)
         found = app.routes.paths()
         world.close()
         return found

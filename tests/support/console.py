@@ -15,8 +15,8 @@ HOSTILE = "<img src=x onerror=alert(1)>{{7*7}}${7*7}\u202egnp"
 """A tag that runs a script, braces of templates, a mark that turns text around."""
 PAGES = (
     "overview", "connections", "channels", "queues", "exchanges", "streams", "dead-letters", "delayed",
-    "retained", "search", "replay", "webhooks", "live", "policies", "policies/operator-policies", "vhosts",
-    "audit", "users",
+    "retained", "publishers", "publishers/transactions", "publishers/producers", "search", "replay",
+    "webhooks", "live", "policies", "policies/operator-policies", "vhosts", "audit", "users",
 )  # fmt: skip
 
 

@@ -78,6 +78,10 @@ def all_kinds(gateway: Gateway, api: Api) -> Iterator[None]:
         webhook = {"source": {"queue": "work"}, "url": "https://127.0.0.1:9/", "verify": "none"}
         assert data.put("webhooks/w", json=webhook).is_success
         assert data.put("streams/s/subscriptions/n", json={}).is_success
+        half = {"queue": "work", "message": {"value": "x"}, "name": "order"}
+        assert data.post("half", json=half).is_success
+        assert data.post("transactions", json={"timeout_ms": 900_000}).is_success
+        assert data.post("producers", json={"name": "till"}).is_success
         channel = connection.channel()
         channel.confirm_delivery()
         for key in ("work", "dead", "s"):

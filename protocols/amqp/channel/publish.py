@@ -37,6 +37,7 @@ from penstock.router.publishing.capacity import Capacity
 from penstock.router.publishing.direct_replies import REPLY_TO
 from penstock.router.publishing.publishing import Published
 from penstock.router.routes._routes import Route
+from penstock.router.rows import ProducerName
 
 __all__ = ["Message", "Way", "append", "check", "publish", "routed"]
 
@@ -65,7 +66,7 @@ class Message:
     """When it is published, ms since the epoch; 0 = now."""
     delay_ms: int = 0
     """How long exchanges that delay hold it; 0: they do not."""
-    numbered: tuple[bytes, int] | None = None
+    numbered: tuple[ProducerName, int] | None = None
     """The named producer it comes from, and its number."""
     retained_as: bytes | None = None
     """The topic under which MQTT clients find it retained."""
@@ -241,20 +242,20 @@ def _append_once(channel: Channel, message: Message, way: Way) -> Published:
         return _append(channel, message, way)
     name, sequence = message.numbered
     unsent = channel.unsent if channel.core.confirming else None
-    if unsent is not None and unsent.before(name, sequence) is not None:
+    if unsent is not None and unsent.before(name.key, sequence) is not None:
         return _refused(channel, way)
-    known = log.producers.admit_sequence(name, sequence)
+    known = log.producers.admit_sequence(name.key, sequence)
     if known:
         return Published(known, way.route, repeated=True)
     if Capacity().refusing(way.route, len(message.body)) is not None:
         if unsent is not None:
-            unsent.refused(name, sequence)
+            unsent.refused(name.key, sequence)
         return _refused(channel, way)
     log.producers.open()
     published = _append(channel, message, way)
-    log.producers.note(name, sequence, sequence, published.lsn)
+    log.producers.note(name.key, sequence, sequence, published.lsn, label=name.label)
     if unsent is not None:
-        unsent.kept(name, sequence)
+        unsent.kept(name.key, sequence)
     return published
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from penstock.protocols.amqp.codec.errors import soft, type_name
 from penstock.protocols.properties.values import Table
 from penstock.router.names import wire
-from penstock.router.rows import producer_key
+from penstock.router.rows import ProducerName, producer_name
 
 __all__ = ["numbered"]
 
@@ -19,7 +19,7 @@ _PRODUCER: Final = "x-penstock-producer"
 _SEQUENCE: Final = "x-penstock-sequence"
 
 
-def numbered(vhost: str, user: str, headers: Table) -> tuple[bytes, int] | None:
+def numbered(vhost: str, user: str, headers: Table) -> tuple[ProducerName, int] | None:
     """The producer's name, and the message's number; None: it has none.
 
     Raises:
@@ -35,7 +35,7 @@ def numbered(vhost: str, user: str, headers: Table) -> tuple[bytes, int] | None:
         raise soft(
             406, f"invalid header '{_SEQUENCE}': an integer from 0 to 2^63 - 1 is wanted{_found(sequence)}"
         )
-    return producer_key("amqp", vhost, user, name), sequence
+    return producer_name("amqp", vhost, user, name), sequence
 
 
 def _found(value: object) -> str:

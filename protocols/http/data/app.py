@@ -58,7 +58,7 @@ class DataPlane:
         idempotency = Idempotency(broker)
         clock = broker.tick.time
         polls, leases = Polls(broker.tick), Leases(broker.tick, clock)
-        staged = Staged(broker.tick, leases, clock)
+        staged = self.staged = Staged(broker.tick, leases, clock)
         self.producers = NumberedProducers(access)
         self.publisher = Publisher(access, idempotency, self.producers, staged)
         members = Members(broker, messages, leases, clock)

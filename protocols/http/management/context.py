@@ -25,6 +25,7 @@ from penstock.protocols.http.shared.traffic import Messages, kept
 from penstock.router.authorization.identity import Actor, Identity
 
 if TYPE_CHECKING:
+    from penstock.protocols.http.data.publishing.staged import Staged
     from penstock.protocols.http.server.workers import Forwarder
     from penstock.protocols.http.webhooks.service import Webhooks
     from penstock.protocols.links.links import Links
@@ -118,6 +119,7 @@ class Management:
         messages: Messages,
         webhooks: Webhooks,
         links: Links,
+        staged: Staged,
         *,
         cluster: str,
         data_dir: Path,
@@ -152,6 +154,7 @@ class Management:
         self.messages = messages
         self.webhooks = webhooks
         self.links = links
+        self.staged = staged
         self.version = __version__
         self.replication = replication
         self.code_flow = code_flow

@@ -1,16 +1,19 @@
 """/api/login: a page begins a session and ends it; RabbitMQ's own page uses this path.
 
-    POST /api/login     {"username": ..., "password": ...}, JSON or a form; 200 with whoami, and the cookie
+    POST /api/login     {"username": ..., "password": ...}, JSON or a form; 200 with whoami, and the cookie;
+                        a form is answered with "user" and "token", too, as RabbitMQ 4.3 does
     DELETE /api/login   204; the session is over, and the cookie gone
 
 A login is judged, limited and audited as one by Basic. A form with `access_token` logs in by a token of
 OAuth 2; so does a password that is one. The cookie is out of the reach of scripts (HttpOnly) and is sent by
 pages of the gateway only (SameSite=Strict). It has no time of its own: the browser forgets it when it closes.
+The token is what the form had, as the header Authorization has it: RabbitMQ's page sends it from then on.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import base64
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from penstock.protocols.http.management.bodies import Body, Text
@@ -53,7 +56,9 @@ class _Sessions:
             )
         cookie = await begin_session(self._api, request)
         identity = self._api.identity(request)
-        shown = {"name": identity.username, "tags": sorted(identity.tags)}
+        shown: dict[str, Any] = {"name": identity.username, "tags": sorted(identity.tags)}
+        if _is_form(request):
+            shown = {**shown, "user": shown, "token": _token(username, password)}
         return json_response(shown, headers=cookie)
 
     async def end(self, request: Request) -> Response:
@@ -80,11 +85,23 @@ async def begin_session(api: Management, request: Request) -> list[tuple[str, st
     return _cookie(request, session)
 
 
+def _is_form(request: Request) -> bool:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "application/x-www-form-urlencoded"
+
+
+def _token(username: str, password: str) -> dict[str, str]:
+    """What a page puts behind the scheme in the header Authorization."""
+    if not username:
+        return {"type": "bearer", "value": password}
+    login = f"{username}:{password}".encode("utf-8", "surrogateescape")
+    return {"type": "basic", "value": base64.b64encode(login).decode()}
+
+
 async def _login(request: Request) -> tuple[str, str]:
     """The user name and password in the body. Raises HttpError 400."""
     body = await request.body(_BODY_MAX)
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
+    if not _is_form(request):
         fields = LOGIN.read(parsed(body))
         return fields["username"], fields["password"]
     try:

@@ -18,7 +18,7 @@ from penstock.protocols.http.server.numbers import whole
 from penstock.router.messages.delay_names import delay_name
 from penstock.router.messages.delayed import HORIZON_MS
 from penstock.router.names import wire
-from penstock.router.rows import producer_key
+from penstock.router.rows import ProducerName, producer_name
 
 __all__ = [
     "DELAY_ID",
@@ -102,7 +102,7 @@ def copies_of(headers: dict[str, Any]) -> list[str]:
     return keys
 
 
-def numbered(vhost: str, user: str, headers: dict[str, Any]) -> tuple[bytes, int] | None:
+def numbered(vhost: str, user: str, headers: dict[str, Any]) -> tuple[ProducerName, int] | None:
     """The producer's name in AMQP, and the message's number; None: it has none.
 
     Raises:
@@ -116,7 +116,7 @@ def numbered(vhost: str, user: str, headers: dict[str, Any]) -> tuple[bytes, int
         raise _bad(PRODUCER, "a text of 1 to 255 bytes, beside the number")
     if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence < 2**63:
         raise _bad(SEQUENCE, "a whole number from 0 to 2^63 - 1, beside the producer")
-    return producer_key("amqp", vhost, user, name), sequence
+    return producer_name("amqp", vhost, user, name), sequence
 
 
 def _bad(name: str, detail: str) -> HttpError:

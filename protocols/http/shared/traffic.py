@@ -34,6 +34,7 @@ from penstock.router.messages.half import HalfMessage
 from penstock.router.names import join_key_block, key_blocks_at, split_key_block
 from penstock.router.publishing.capacity import Capacity
 from penstock.router.publishing.publishing import Published
+from penstock.router.rows import ProducerName
 from penstock.subscriptions.cursor import _events as events
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Prepared:
     priority: int
     ttl_ms: int
     due_ms: int
-    numbered: tuple[bytes, int] | None
+    numbered: tuple[ProducerName, int] | None
     delay_name: bytes | None
     """The key of its name while it waits (`router.messages.delay_names`)."""
 
@@ -224,7 +225,7 @@ class Messages:
         else:
             producers = vhost.broker.log.producers
             name, sequence = one.numbered
-            if known := producers.admit_sequence(name, sequence):
+            if known := producers.admit_sequence(name.key, sequence):
                 route = vhost.route(identity, AMQP091, one.keys[0], one.headers)
                 return Published(known, route, repeated=True)
             if not one.due_ms:
@@ -235,7 +236,7 @@ class Messages:
             producers.open()
             try:
                 published = self._append(vhost, identity, one)
-                producers.note(name, sequence, sequence, published.lsn)
+                producers.note(name.key, sequence, sequence, published.lsn, label=name.label)
             finally:
                 producers.close()
         self.published += 1

@@ -30,6 +30,7 @@ from penstock.router.publishing.publishing import Published
 if TYPE_CHECKING:
     from penstock.protocols.native.session.session import Session
     from penstock.router.routes._routes import Route
+    from penstock.router.rows import ProducerName
     from penstock.subscriptions.cursor._cursor import Cursor
 
 __all__ = ["Producing", "check_records", "open_route"]
@@ -117,13 +118,21 @@ class Producing:
         self._session = session
         self._names: dict[int, str] = {}
         """Handles of producers with a name, as their users call them: errors say it."""
+        self._labels: dict[int, bytes] = {}
+        """Of the same handles, for lists of producers."""
         self._numbered: dict[int, int | None] = {}
         """Handles that number messages themselves; and what was refused and must come again first."""
 
     # Handles
 
     def open(
-        self, handle: int, key: bytes, name: str, known_as: bytes, epoch: int | None, numbered: bool = False
+        self,
+        handle: int,
+        key: bytes,
+        name: str,
+        known_as: ProducerName | None,
+        epoch: int | None,
+        numbered: bool = False,
     ) -> tuple[int, int]:
         """A new producer; its epoch, and the LSN to wait for. Its user calls it `name`, the log `known_as`.
 
@@ -141,18 +150,22 @@ class Producing:
         self._numbered.pop(handle, None)
         if numbered:
             self._numbered[handle] = None
-        elif name:
+        elif known_as is not None:
             try:
-                epoch, lsn = session.log.producers.begin(known_as, epoch)
+                epoch, lsn = session.log.producers.begin(known_as.key, epoch, label=known_as.label)
             except ProducerFenced as error:
                 raise _named(name, error) from error
         self._names[handle] = name
-        session.codec.add_producer(Producer(handle, key, known_as, epoch or 0))
+        self._labels[handle] = b"" if known_as is None else known_as.label
+        session.codec.add_producer(
+            Producer(handle, key, b"" if known_as is None else known_as.key, epoch or 0)
+        )
         return epoch or 0, lsn
 
     def lost(self) -> None:
         """The connection is gone."""
         self._names.clear()
+        self._labels.clear()
         self._numbered.clear()
 
     def end_read(self) -> None:
@@ -220,12 +233,12 @@ class Producing:
 
     def note(self, producer: Producer, sequence: int, count: int, position: int) -> None:
         """A named producer's batch was appended."""
+        producers, label = self._session.log.producers, self._labels[producer.id]
         if producer.id in self._numbered:
-            self._session.log.producers.note(producer.name, sequence, sequence, position)
+            producers.note(producer.name, sequence, sequence, position, label=label)
             return
-        self._session.log.producers.note(
-            producer.name, sequence, sequence + count - 1, position, epoch=producer.epoch
-        )
+        last = sequence + count - 1
+        producers.note(producer.name, sequence, last, position, epoch=producer.epoch, label=label)
 
     def publish_each(
         self, producer: Producer, sequence: int, acks: int, records: list[tuple[bytes, bytes]]

@@ -20,7 +20,7 @@ from penstock.router.arguments import Arguments
 from penstock.router.errors import NotFound
 from penstock.router.messages.delay_names import delay_name
 from penstock.router.names import join_key_block
-from penstock.router.rows import producer_key
+from penstock.router.rows import producer_name
 from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.errors import ConsumerRefused
 from penstock.subscriptions.streams.replay import Replay
@@ -155,7 +155,7 @@ def open_producer(session: Session, id: int, fields: Fields) -> None:
     fields.done()
     user = session.identity.username
     rule = "native-numbered" if numbered else "native"
-    full_name = producer_key(rule, session.vhost.name, user, producer) if producer else b""
+    full_name = producer_name(rule, session.vhost.name, user, producer) if producer else None
     epoch_now, begun = session.producing.open(handle, key, producer, full_name, epoch, numbered)
     if rules is not None:
         session.preparing.open(handle, key, group, rules)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,39 @@ def test_a_number_that_is_not_higher_is_a_duplicate_of_its_name(tmp_path: Path) 
     assert send(log, b"b", 5, 5) > first
     assert send(log, b"a", 100, 100) > first
     assert log.producers.duplicates == 2
+    log.close_sync()
+
+
+def test_a_label_comes_with_a_message_and_is_there_after_a_restart(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    send(log, b"a", 5, 5)
+    assert log.producers.seen(b"a") == (b"", 0, log.now_ms(), 5, 1)
+    log.producers.open()
+    log.producers.note(b"a", 6, 6, append(log, [], b"x"), label=b"of a")
+    log.producers.close()
+    log.producers.begin(b"b", label=b"of b")
+    send(log, b"a", 9, 9)
+    before = {name: log.producers.seen(name) for name in log.producers.names()}
+    assert [(one.label, one.epoch, one.last) for one in before.values() if one] == [
+        (b"of b", 1, None),
+        (b"of a", 0, 9),
+    ]
+    log.close_sync()
+    log = open_log(tmp_path)
+    assert {name: log.producers.seen(name) for name in log.producers.names()} == before
+    assert log.producers.seen(b"c") is None
+    log.close_sync()
+
+
+def test_a_row_without_a_label_is_read(tmp_path: Path) -> None:
+    """As version 1 wrote it."""
+    log = open_log(tmp_path)
+    row = struct.pack("<BBIqB", 1, 0, 0, log.now_ms(), 1) + struct.pack("<QQQ", 5, 5, 1)
+    log.tables.put("producer", b"a", row)
+    log.close_sync()
+    log = open_log(tmp_path)
+    found = log.producers.seen(b"a")
+    assert found is not None and (found.label, found.last, found.lsn) == (b"", 5, 1)
     log.close_sync()
 
 

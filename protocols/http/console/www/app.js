@@ -20,6 +20,7 @@ const PAGES = [
   ["dead-letters", t("Dead letters"), () => import("./pages/dead_letters.js")],
   ["delayed", t("Delayed"), () => import("./pages/delayed.js")],
   ["retained", t("Retained"), () => import("./pages/retained.js")],
+  ["publishers", t("Publishers"), () => import("./pages/publishers.js")],
   ["search", t("Search"), () => import("./pages/search.js")],
   ["replay", t("Replay"), () => import("./pages/replay.js")],
   ["webhooks", t("Webhooks"), () => import("./pages/webhooks.js")],
@@ -31,7 +32,7 @@ const PAGES = [
 ];
 
 /** Keys that lead to a page, after "g". */
-const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "exchanges", s: "streams", d: "dead-letters", y: "delayed", t: "retained", l: "live", f: "search", r: "replay", p: "policies", w: "webhooks", a: "audit", v: "vhosts", u: "users" };
+const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "exchanges", s: "streams", d: "dead-letters", y: "delayed", t: "retained", b: "publishers", l: "live", f: "search", r: "replay", p: "policies", w: "webhooks", a: "audit", v: "vhosts", u: "users" };
 
 /** Why there was no login at the issuer of tokens, as the address of the page says. */
 const NOT_SIGNED_IN = {

@@ -121,21 +121,21 @@ class _Routed:
         numbered = self._prepared.numbered
         if numbered is None:
             return self._append()
-        unsent = self._way.unsent
-        missing = unsent.before(*numbered)
+        unsent, (name, sequence) = self._way.unsent, numbered
+        missing = unsent.before(name.key, sequence)
         if missing is not None:
             raise HttpError(
                 409,
                 "out_of_order_sequence",
-                f"number {missing} was refused, and {numbered[1]} would come before it: send {missing} again "
+                f"number {missing} was refused, and {sequence} would come before it: send {missing} again "
                 "first, or leave it out of the next request",
             )
         try:
             published = self._append()
         except HttpError:
-            unsent.refused(*numbered)
+            unsent.refused(name.key, sequence)
             raise
-        (unsent.refused if published.refused else unsent.kept)(*numbered)
+        (unsent.refused if published.refused else unsent.kept)(name.key, sequence)
         return published
 
     def _append(self) -> Published:

@@ -24,7 +24,7 @@ from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.publishing.destinations import Ready, Run
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.fields import check_fields, optional_object
-from penstock.router.rows import producer_key
+from penstock.router.rows import ProducerName, producer_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Number:
     """Whose a request is, and the number of its first message."""
 
     producer: str
-    key: bytes
+    name: ProducerName
     epoch: int
     first: int
 
@@ -60,7 +60,8 @@ class NumberedProducers:
         vhost, identity = self._access.vhost(request), self._access.identity(request)
         check_fields(body, ("name",))
         name = _checked(body.get("name", secrets.token_hex(12)), "name")
-        epoch, lsn = self._producers.begin(_key(vhost.name, identity.username, name))
+        known_as = _known_as(vhost.name, identity.username, name)
+        epoch, lsn = self._producers.begin(known_as.key, label=known_as.label)
         await self._access.kept(lsn, "fsync")
         return json_response({"name": name, "epoch": epoch, "next_sequence": 0}, 201)
 
@@ -82,7 +83,7 @@ class NumberedProducers:
             )
         name = _checked(name, "Penstock-Producer")
         numbers = _whole(epoch, "Penstock-Epoch"), _whole(first, "Penstock-Sequence")
-        return Number(name, _key(vhost, user, name), *numbers)
+        return Number(name, _known_as(vhost, user, name), *numbers)
 
     def append(
         self, number: Number, messages: Sequence[Ready]
@@ -98,9 +99,9 @@ class NumberedProducers:
                 with: nothing was kept.
 
         """
-        producers, count = self._producers, len(messages)
+        producers, count, name = self._producers, len(messages), number.name
         last = (number.first + count - 1) % _NUMBERS
-        if number.epoch > producers.epoch_of(number.key):
+        if number.epoch > producers.epoch_of(name.key):
             raise HttpError(
                 409,
                 "unknown_producer",
@@ -108,7 +109,7 @@ class NumberedProducers:
                 "producers, and begin with 0 in the epoch that it answers",
             )
         try:
-            known = producers.admit_batch(number.key, number.epoch, number.first, last)
+            known = producers.admit_batch(name.key, number.epoch, number.first, last)
         except ProducerFenced as error:
             raise HttpError(
                 409,
@@ -117,7 +118,7 @@ class NumberedProducers:
                 f"{number.epoch}: another process sends by this name",
             ) from error
         except OutOfSequence as error:
-            known = producers.repeated(number.key, number.epoch, last)
+            known = producers.repeated(name.key, number.epoch, last)
             if not known:
                 raise HttpError(
                     409,
@@ -139,7 +140,7 @@ class NumberedProducers:
         producers.open()
         try:
             lsns = run.append()
-            producers.note(number.key, number.first, last, lsns[0], epoch=number.epoch)
+            producers.note(name.key, number.first, last, lsns[0], epoch=number.epoch, label=name.label)
         finally:
             producers.close()
         return list(zip(lsns, run.routed, strict=True)), max(lsns), False
@@ -152,8 +153,8 @@ def _is_routed(message: Ready) -> bool:
         return False
 
 
-def _key(vhost: str, user: str, name: str) -> bytes:
-    return producer_key("http", vhost, user, name)
+def _known_as(vhost: str, user: str, name: str) -> ProducerName:
+    return producer_name("http", vhost, user, name)
 
 
 def _checked(name: Any, field: str) -> str:

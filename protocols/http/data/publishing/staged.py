@@ -52,8 +52,9 @@ class Transaction:
     id: str
     place: tuple[str, str]
     """Its vhost, and the user whose it is."""
+    began_at: float
+    """On the clock of `Staged`, as `ends_at`."""
     ends_at: float
-    """On the clock of `Staged`."""
     messages: list[Ready] = field(default_factory=list)
     settling: dict[str, Settling] = field(default_factory=dict)
     """By handle: what is settled twice has the later word."""
@@ -83,7 +84,8 @@ class Staged:
                 f"{_OPEN_MAX} transactions are open; commit or roll back, or try again later",
                 retry_after_s=5,
             )
-        one = Transaction(secrets.token_urlsafe(16), (vhost, user), self._clock() + timeout_s)
+        now = self._clock()
+        one = Transaction(secrets.token_urlsafe(16), (vhost, user), now, now + timeout_s)
         self._open[one.id] = one
         return one
 
@@ -98,6 +100,14 @@ class Staged:
                 "started again; nothing of it was kept, unless it was committed: begin another one",
             )
         return one
+
+    def open(self, vhost: str) -> list[Transaction]:
+        """Those of a vhost."""
+        return [one for one in self._open.values() if one.place[0] == vhost]
+
+    def age_s(self, one: Transaction) -> float:
+        """How long it is open."""
+        return self._clock() - one.began_at
 
     def left_s(self, one: Transaction) -> float:
         """How long it stays open."""

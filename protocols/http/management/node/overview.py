@@ -240,6 +240,7 @@ class _Overview:
             "release_series_support_status": "supported",
             "disable_stats": False,
             "enable_queue_totals": False,
+            "is_op_policy_updating_enabled": True,
             "message_stats": {
                 **views.stats_of_totals(totals, rates),
                 # Reads of records that were not in memory; a record is written once.

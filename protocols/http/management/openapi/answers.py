@@ -248,6 +248,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         "node_tags": dict,
         "disable_stats": bool,
         "enable_queue_totals": bool,
+        "is_op_policy_updating_enabled": bool,
         "message_stats": _rated((*TOTALS, "disk_reads", "disk_writes")),
         "churn_rates": _rated(CHURN),
         "queue_totals": _LENGTHS,
@@ -444,6 +445,25 @@ SHAPES: Final[Mapping[str, Shape]] = {
         "expires_at": (int, None),
         "may_clear": bool,
     },
+    "Half": {
+        **dict.fromkeys(("vhost", "name", "user", "group", "exchange", "routing_key"), str),
+        **dict.fromkeys(("id", "size", "prepared_at", "expires_at", "next_check_at"), int),
+        **dict.fromkeys(("checks", "max_checks"), int),
+        "asks_at": _TEXT_OR_NONE,
+        "may_decide": bool,
+    },
+    "Transaction": {
+        **dict.fromkeys(("vhost", "name", "user", "protocol"), str),
+        "messages": int,
+        **dict.fromkeys(("settled", "bytes", "age_ms", "left_ms"), (int, None)),
+        "channel": _TEXT_OR_NONE,
+        "may_end": bool,
+    },
+    "Producer": {
+        **dict.fromkeys(("vhost", "name", "user", "protocol"), str),
+        **dict.fromkeys(("epoch", "last_sequence", "last_at"), (int, None)),
+        "last_id": _TEXT_OR_NONE,
+    },
     "LogReader": {"name": str, "user": str, "position": int, "behind": int},
     "AuditEntry": {
         "seq": int,
@@ -589,6 +609,9 @@ LISTS: Final[Mapping[str, Shape]] = {
     "/api/webhooks": Named("Webhook"),
     "/api/webhooks/{vhost}": Named("Webhook"),
     "/api/retained/{vhost}": Named("Retained"),
+    "/api/half/{vhost}": Named("Half"),
+    "/api/transactions/{vhost}": Named("Transaction"),
+    "/api/producers/{vhost}": Named("Producer"),
     "/api/log-readers": Named("LogReader"),
     "/api/audit": Named("AuditEntry"),
     "/api/audit/verify": Named("AuditVerdict"),
@@ -632,7 +655,12 @@ ANSWERS: Final[Mapping[tuple[str, str], Shape]] = {
         }
     ],
     ("GET", "/api/auth/hash_password/{password}"): {"ok": str},
-    ("POST", "/api/login"): {"name": str, "tags": [str]},
+    ("POST", "/api/login"): {
+        "name": str,
+        "tags": [str],
+        "user?": {"name": str, "tags": [str]},
+        "token?": {"type": str, "value": str},
+    },
     ("GET", "/api/may"): {
         "allowed": bool,
         "rules": [{"rule": str, "pattern": _TEXT_OR_NONE, "allows": bool}],

@@ -17,7 +17,7 @@ from penstock.protocols.native.options import CHOOSERS_MAX, SINGLES_MAX, NativeO
 from penstock.protocols.native.session import opening, pulling, requests, returning
 from penstock.router.authorization.identity import Identity
 from penstock.router.messages import half
-from penstock.router.rows import producer_key
+from penstock.router.rows import producer_name
 from tests.reference import native_frames as wire
 from tests.support.native_session import PLAIN, Client, World
 
@@ -301,7 +301,7 @@ def test_names_of_producers_do_not_push_out_those_of_others(world: World) -> Non
     producers = world.log.producers
     producers._most = 100
     for i in range(50):
-        producers.begin(producer_key("native", "/", "mallory", f"{i}"))
+        producers.begin(producer_name("native", "/", "mallory", f"{i}").key)
     assert len(producers) == 11, "a tenth, and the one of somebody else"
     client.take()
     client.produce(1, b"a")

@@ -136,6 +136,7 @@ def serve(
         messages,
         webhooks,
         links,
+        plane.access,
         plane.staged,
         cluster=options.cluster,
         data_dir=options.data_dir,

@@ -83,6 +83,7 @@ def paths(folder: Path) -> list[tuple[str, str]]:
             messages,
             webhooks,
             links,
+            plane.access,
             plane.staged,
             cluster="x",
             data_dir=folder,

@@ -195,7 +195,7 @@ class Access:
 
     def _permissions_changed(self, user: str, vhost: str) -> None:
         for request, watched in list(self._watched.items()):
-            if self.identity(request).username != user or request.names["vhost"] != vhost:
+            if self.identity(request).username != user or request.names.get("vhost") != vhost:
                 continue
             if request.refusal is not None:
                 continue  # its login has ended, and that is what it is told

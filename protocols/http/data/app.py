@@ -54,7 +54,7 @@ class DataPlane:
         webhooks: Webhooks,
         questions: Questions,
     ) -> None:
-        access = Access(app, broker, messages)
+        access = self.access = Access(app, broker, messages)
         idempotency = Idempotency(broker)
         clock = broker.tick.time
         polls, leases = Polls(broker.tick), Leases(broker.tick, clock)

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from penstock.protocols.http.audit import handlers as audit
-from penstock.protocols.http.management import application, links, logins, oauth_login, sessions, webhooks
+from penstock.protocols.http.management import (
+    application,
+    links,
+    live,
+    logins,
+    oauth_login,
+    sessions,
+    webhooks,
+)
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.definitions import definitions
 from penstock.protocols.http.management.node import (
@@ -57,6 +65,7 @@ _GROUPS = (
     links,
     readers,
     audit,
+    live,
     openapi,
 )
 

@@ -25,6 +25,7 @@ from penstock.protocols.http.shared.traffic import Messages, kept
 from penstock.router.authorization.identity import Actor, Identity
 
 if TYPE_CHECKING:
+    from penstock.protocols.http.data.access import Access
     from penstock.protocols.http.data.publishing.staged import Staged
     from penstock.protocols.http.server.workers import Forwarder
     from penstock.protocols.http.webhooks.service import Webhooks
@@ -119,6 +120,7 @@ class Management:
         messages: Messages,
         webhooks: Webhooks,
         links: Links,
+        access: Access,
         staged: Staged,
         *,
         cluster: str,
@@ -154,6 +156,7 @@ class Management:
         self.messages = messages
         self.webhooks = webhooks
         self.links = links
+        self.access = access
         self.staged = staged
         self.version = __version__
         self.replication = replication
@@ -190,6 +193,10 @@ class Management:
         """
         identity = request.identity
         assert identity is not None  # every route of the API needs a login
+        return self.require_tag(identity)
+
+    def require_tag(self, identity: Identity) -> Identity:
+        """A user who has a tag for the API. Raises HttpError 403."""
         if not identity.tags & _TAGS:
             raise _refused(NO_TAG)
         return identity

@@ -10,28 +10,36 @@ import { language, t, timeLocale } from "./words.js";
  * @type {[string, number, number][]}
  */
 const RANGES = [
+  [t("Live, each second"), 0, 1],
   [t("1 minute"), 60, 5], [t("10 minutes"), 600, 5], [t("1 hour"), 3600, 60], [t("8 hours"), 28800, 600], [t("24 hours"), 86400, 1800],
 ];
 const DASHES = [[], [6, 3], [2, 2], [9, 3, 2, 3]];
 
 /** The range that the page's address asks for. @param {string} asked */
 function rangeOf(asked) {
-  return RANGES.find(([, age]) => String(age) === asked) ?? RANGES[1];
+  return RANGES.find(([, age]) => String(age) === asked) ?? RANGES[2];
 }
+
+/** Whether the plots follow the gateway, instead of its history. @param {Record<string, string>} here */
+export const isLive = (here) => here.range === "0";
 
 /** The query that asks for samples of these groups. @param {Record<string, string>} here @param {...string} groups */
 export function samplesQuery(here, ...groups) {
   const [, age, step] = rangeOf(here.range);
+  if (age === 0) return {};
   return Object.fromEntries(groups.flatMap((group) => [[`${group}_age`, age], [`${group}_incr`, step]]));
 }
 
-/** @param {{longest?: number}} props `longest`: seconds that the object's history goes back */
-export function Range({ longest = 86400 }) {
+/**
+ * @param {{longest?: number, live?: boolean}} props
+ *   `longest`: seconds that the object's history goes back; `live`: the page can follow the gateway
+ */
+export function Range({ longest = 86400, live = false }) {
   const { query } = usePlace();
   const [, now] = rangeOf(query.range);
   return html`<label><span>${t("Range")}</span>
     <select value=${now} onChange=${(event) => change({ range: event.target.value })}>
-      ${RANGES.filter(([, age]) => age <= longest).map(([name, age]) => html`<option value=${age}>${name}</option>`)}
+      ${RANGES.filter(([, age]) => age <= longest && (live || age > 0)).map(([name, age]) => html`<option value=${age}>${name}</option>`)}
     </select></label>`;
 }
 
@@ -58,8 +66,8 @@ export function Plot({ title, of, names, rates = false }) {
   const plot = useRef(null);
   const times = [...(of[`${names[0][0]}_details`]?.samples ?? [])].reverse().map((one) => one.timestamp / 1000);
   const columns = names.map(([name]) => columnOf(of[`${name}_details`], rates));
+  const data = [times, ...columns];
   useEffect(() => {
-    const data = [times, ...columns];
     const probe = document.createElement("i");
     box.current.append(probe);
     const resolved = (name) => {
@@ -83,7 +91,8 @@ export function Plot({ title, of, names, rates = false }) {
       follow.disconnect();
       plot.current.destroy();
     };
-  }, [document.documentElement.dataset.scheme, times.at(-1), times[0], names.length]);
+  }, [document.documentElement.dataset.scheme, names.length]);
+  useEffect(() => plot.current.setData(data), [times.at(-1), times[0]]);
   return html`<figure>
     <figcaption>${title}
       <div class="legend">${names.map(([, label], at) => html`<span>

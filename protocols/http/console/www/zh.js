@@ -88,6 +88,7 @@ export default {
   "Cancel": "取消",
   "This is not JSON: {message}": "不是有效的 JSON：{message}",
   // plot.js
+  "Live, each second": "实时，每秒",
   "1 minute": "1 分钟",
   "10 minutes": "10 分钟",
   "1 hour": "1 小时",

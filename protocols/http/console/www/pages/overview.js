@@ -3,7 +3,8 @@
 import { html } from "../vendor/preact.js";
 import { query as asQuery } from "../api.js";
 import { Cards, Facts, Loading, Rows, bytes, count, duration, rate, useLoaded } from "../parts.js";
-import { Plot, Range, samplesQuery } from "../plot.js";
+import { useLive, withLive } from "../live.js";
+import { Plot, Range, isLive, samplesQuery } from "../plot.js";
 import { t } from "../words.js";
 
 const MOVES = [
@@ -14,9 +15,12 @@ export default function Overview({ user, query }) {
   const found = useLoaded(`/api/overview${asQuery(samplesQuery(query, "msg_rates", "lengths"))}`);
   const sees = user.tags.some((tag) => tag === "monitoring" || tag === "administrator");
   const nodes = useLoaded(sees ? "/api/nodes" : null);
+  const samples = useLive(isLive(query) ? "overview" : null);
   const { data } = found;
   if (!data) return html`<div><h1>${t("Overview")}</h1><${Loading} of=${found} /></div>`;
-  const { queue_totals: waiting, message_stats: moved, object_totals: objects, churn_rates: churn } = data;
+  const { object_totals: objects, churn_rates: churn } = data;
+  const waiting = withLive(data.queue_totals, samples, (totals) => totals);
+  const moved = withLive(data.message_stats, samples, (totals) => totals.message_stats);
   return html`<div><h1>${data.cluster_name}</h1>
     <${Loading} of=${found} />
     ${(nodes.data ?? []).map((node) => html`<${Alarms} node=${node} />`)}
@@ -27,7 +31,7 @@ export default function Overview({ user, query }) {
       [t("Without acknowledgement"), rate(moved.deliver_no_ack_details), t("{n} since the start", { n: count(moved.deliver_no_ack) })],
       [t("Dropped unroutable"), rate(moved.drop_unroutable_details), t("{n} since the start", { n: count(moved.drop_unroutable) })],
     ]} />
-    <div class="actions"><${Range} /></div>
+    <div class="actions"><${Range} live /></div>
     <${Plot} title=${t("Messages that wait")} of=${waiting} names=${[["messages_ready", t("Ready")], ["messages_unacknowledged", t("Unacknowledged")]]} />
     <${Plot} title=${t("Messages per second")} of=${moved} names=${MOVES} rates />
     <h2>${t("Objects")}</h2>

@@ -4,7 +4,8 @@ import { html, useState } from "../vendor/preact.js";
 import { path, query as asQuery } from "../api.js";
 import { link } from "../location.js";
 import { Action, Cards, Data, Facts, List, Loading, Rows, YesNo, count, parsed, post, put, rate, remove, useLoaded } from "../parts.js";
-import { Plot, Range, samplesQuery } from "../plot.js";
+import { queueOf, useLive, withLive } from "../live.js";
+import { Plot, Range, isLive, samplesQuery } from "../plot.js";
 import { Consumers } from "./channels.js";
 import { Messages } from "../messages.js";
 import { t } from "../words.js";
@@ -45,9 +46,10 @@ function One({ names: [vhost, name], query }) {
   const target = path("/api/queues", vhost, name);
   const found = useLoaded(target + asQuery(samplesQuery(query, "msg_rates", "lengths")));
   const bindings = useLoaded(`${target}/bindings`);
-  const { data } = found;
-  if (!data) return html`<div><h1>${t("Queue {name}", { name })}</h1><${Loading} of=${found} /></div>`;
-  const { message_stats: moved } = data;
+  const samples = useLive(isLive(query) ? queueOf(vhost, name) : null);
+  if (!found.data) return html`<div><h1>${t("Queue {name}", { name })}</h1><${Loading} of=${found} /></div>`;
+  const data = withLive(found.data, samples, (totals) => totals);
+  const moved = withLive(data.message_stats, samples, (totals) => totals.message_stats);
   const gone = () => { location.hash = link("queues"); };
   return html`<div><h1>${t("Queue {name}", { name })}</h1><${Loading} of=${found} />
     <${Cards} rows=${[
@@ -59,7 +61,7 @@ function One({ names: [vhost, name], query }) {
       [t("Acknowledged"), rate(moved.ack_details), t("{n} since the start", { n: count(moved.ack) })],
       [t("Given back"), rate(moved.redeliver_details), t("{n} since the start", { n: count(moved.redeliver) })],
     ]} />
-    <div class="actions"><${Range} longest=${3600} />
+    <div class="actions"><${Range} longest=${3600} live />
       <${Action} label=${t("Publish a message")} run=${(values) => publish(vhost, "amq.default", { ...values, key: name })} fields=${MESSAGE} />
       <${Action} label=${t("Purge")} danger title=${t("Purge {name}", { name })} text=${t("All messages that are ready are dropped. Nobody gets them back.")}
         run=${() => remove(`${target}/contents`)} confirm=${name} />

@@ -6,6 +6,7 @@
               its confirm while a page in the order of a counter is asked for each second, beside the same
               without
     search    the same while a search for a text reads a log of --search-mb, again and again
+    find      one of --messages is found by header, id, text and time (bench/console_find.py)
     delayed   the same while the list of --delayed messages that wait for their time is asked for each second
 
 The publisher sends a persistent message of 1 KiB every 5 ms, whatever became of the one before; time counts
@@ -26,8 +27,10 @@ from collections.abc import Callable, Sequence
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from statistics import median, quantiles
+from typing import Any
 from urllib.parse import quote
 
+from bench import console_find
 from bench.cpu import cpu_seconds, wait_until_idle
 from bench.load_amqp import Client, frame, method, short_string
 from bench.publish_latency import beside, bulk, declare, probe
@@ -160,6 +163,13 @@ def search(folder: Path, size: int, rounds: int, seconds: float) -> None:
         compared("a search", gateway, rounds, seconds, searching, gateway.ports["http"])
 
 
+def search_once(port: int, asked: dict[str, Any]) -> dict[str, Any]:
+    """One answer, on a connection of its own."""
+    answer = Api(port).send("POST", console_find.path(), asked)
+    assert isinstance(answer, dict)
+    return answer
+
+
 def delayed(folder: Path, count: int, rounds: int, seconds: float) -> None:
     """The list of messages that wait for their time."""
     with Gateway(folder / "delayed", settings=SETTINGS) as gateway:
@@ -191,11 +201,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--queues", type=int, default=100_000)
     parser.add_argument("--delayed", type=int, default=1_000_000)
+    parser.add_argument("--messages", type=int, default=10_000_000, help="to find one of")
     parser.add_argument("--search-mb", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10.0, help="of a round (default 10)")
     parser.add_argument("--idle-seconds", type=float, default=60.0)
-    parser.add_argument("--case", choices=["idle", "pages", "search", "delayed"], help="only this one")
+    parser.add_argument(
+        "--case", choices=["idle", "pages", "search", "find", "delayed"], help="only this one"
+    )
     chosen = parser.parse_args(arguments)
     Path("build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=Path.cwd() / "build", prefix="bench-console-") as name:
@@ -204,6 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "idle": lambda: idle(folder, chosen.queues, chosen.idle_seconds),
             "pages": lambda: pages(folder, chosen.queues, rounds, seconds),
             "search": lambda: search(folder, chosen.search_mb << 20, rounds, seconds),
+            "find": lambda: console_find.find(folder, SETTINGS, chosen.messages, search_once),
             "delayed": lambda: delayed(folder, chosen.delayed, rounds, seconds),
         }
         for case, run in cases.items():

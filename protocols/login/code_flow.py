@@ -39,6 +39,7 @@ class CodeFlowOptions:
     client_id: str = ""
     authorization_url: str = ""
     token_url: str = ""
+    console_url: str = ""
     ca_file: str = ""
     scopes: tuple[str, ...] = ("openid",)
 

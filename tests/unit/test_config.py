@@ -350,6 +350,18 @@ def test_all_mistakes_of_all_sources_are_named_at_once(tmp_path: Path) -> None:
     assert lines[1:] == [f"  {error}" for error in caught.value.errors]
 
 
+def test_the_address_of_the_console_is_a_url_without_a_path() -> None:
+    names = ("issuer", "resource_server_id", "client_id")
+    sets = [*(f"oauth.{name}=x" for name in names), "oauth.jwks_file=keys.json"]
+    sets += [f"oauth.{name}=https://login.example.org/x" for name in ("authorization_url", "token_url")]
+    for good in ("https://console.example.org", "http://10.0.0.1:8080/"):
+        loaded = load(sets=[*sets, f"oauth.console_url={good}"])
+        assert loaded.config.oauth.console_url == good
+    for bad in ("console.example.org", "https://", "https://h/path", "ftp://h", "https://u@h", "https://h?q"):
+        with pytest.raises(ConfigError, match="URL without a path"):
+            load(sets=[*sets, f"oauth.console_url={bad}"])
+
+
 def test_a_missing_file_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.toml: cannot read it: No such file"):
         load(file=tmp_path / "none.toml")

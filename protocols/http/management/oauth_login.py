@@ -59,13 +59,13 @@ class _Logins:
 
     async def begin(self, request: Request) -> Response:
         """Send the browser to the issuer."""
-        login = self._flow.begin(_redirect_uri(request))
-        return _go(login.url, (_cookie(request, f"{login.state}.{login.verifier}", _LIFE_S),))
+        login = self._flow.begin(self._redirect_uri(request))
+        return _go(login.url, (self._cookie(request, f"{login.state}.{login.verifier}", _LIFE_S),))
 
     async def done(self, request: Request) -> Response:
         """The browser comes back."""
         state, _, verifier = (cookie_of(request, cookie_name(request) + _COOKIE) or "").partition(".")
-        gone = _cookie(request, "", 0)
+        gone = self._cookie(request, "", 0)
 
         def failed(why: str) -> Response:
             return _go(f"/#/sign-in/{why}", (gone,))
@@ -77,12 +77,12 @@ class _Logins:
             return failed("refused")
         users = self._api.broker.users
         try:
-            token = await self._flow.token(code, verifier, _redirect_uri(request))
+            token = await self._flow.token(code, verifier, self._redirect_uri(request))
             with users.attempt("http", request.peer_host):
                 request.identity = await users.authenticate(
                     "", token.encode(), request.local, peer=request.peer_host
                 )
-            cookie = await begin_session(self._api, request)
+            cookie = await begin_session(self._api, request, secure=self._secure(request))
         except (AuthenticationRefused, HttpError):
             return failed("no-right")
         except PenstockError as error:
@@ -90,16 +90,22 @@ class _Logins:
             return failed("unanswered")
         return _go("/", (gone, *cookie))
 
+    def _base(self, request: Request) -> str:
+        """Where the browser sees the console. A proxy may have ended TLS, and only the configuration says so:
+        a header of the request may be anybody's."""
+        scheme = "https" if request.secure else "http"
+        return self._flow.options.console_url.rstrip("/") or f"{scheme}://{request.headers.get('host', '')}"
 
-def _redirect_uri(request: Request) -> str:
-    scheme = "https" if request.secure else "http"
-    return f"{scheme}://{request.headers.get('host', '')}{PATH}/done"
+    def _redirect_uri(self, request: Request) -> str:
+        return f"{self._base(request)}{PATH}/done"
 
+    def _secure(self, request: Request) -> bool:
+        return self._base(request).startswith("https:")
 
-def _cookie(request: Request, value: str, life_s: int) -> tuple[str, str]:
-    # Lax: the browser comes back from a page of the issuer.
-    text = f"{cookie_name(request)}{_COOKIE}={value}; Path=/; Max-Age={life_s}; HttpOnly; SameSite=Lax"
-    return "set-cookie", text + ("; Secure" if request.secure else "")
+    def _cookie(self, request: Request, value: str, life_s: int) -> tuple[str, str]:
+        # Lax: the browser comes back from a page of the issuer.
+        text = f"{cookie_name(request)}{_COOKIE}={value}; Path=/; Max-Age={life_s}; HttpOnly; SameSite=Lax"
+        return "set-cookie", text + ("; Secure" if self._secure(request) else "")
 
 
 def _go(url: str, cookies: tuple[tuple[str, str], ...]) -> Response:

@@ -69,8 +69,9 @@ class _Sessions:
         return Response(204, headers=_cookie(request, ""))
 
 
-async def begin_session(api: Management, request: Request) -> list[tuple[str, str]]:
+async def begin_session(api: Management, request: Request, *, secure: bool = False) -> list[tuple[str, str]]:
     """A session of the user of a request, instead of the one that the page had: the headers with its cookie.
+    `secure`: the browser came by TLS, whatever the request says.
 
     Raises:
         HttpError: 403, the user has no tag for the API; 503.
@@ -82,7 +83,7 @@ async def begin_session(api: Management, request: Request) -> list[tuple[str, st
         sessions.end(before)
     session, lsn = sessions.begin(identity)
     await api.kept(lsn)
-    return _cookie(request, session)
+    return _cookie(request, session, secure=secure)
 
 
 def _is_form(request: Request) -> bool:
@@ -115,11 +116,11 @@ async def _login(request: Request) -> tuple[str, str]:
     return text_of(form, "username"), text_of(form, "password")
 
 
-def _cookie(request: Request, session: str) -> list[tuple[str, str]]:
+def _cookie(request: Request, session: str, *, secure: bool = False) -> list[tuple[str, str]]:
     """The header that sets the cookie; "" takes it away."""
     value = f"{cookie_name(request)}={session}; Path=/; HttpOnly; SameSite=Strict"
     # A proxy may have ended TLS before the gateway; the browser's own word is better.
-    if request.secure or request.headers.get("origin", "").startswith("https://"):
+    if secure or request.secure or request.headers.get("origin", "").startswith("https://"):
         value += "; Secure"
     if not session:
         value += "; Max-Age=0"

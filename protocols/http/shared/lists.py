@@ -142,7 +142,9 @@ async def _ordered(
 
     if sort == "name":
         if not (is_sorted and _of_one_place(wanted, name_of)):
-            wanted.sort(key=by_name, reverse=reverse)
+            names = await _read_in_parts(wanted, by_name)
+            order = await _sorted_in_parts(names, reverse=reverse)
+            wanted = [wanted[at] for at in order]
         elif reverse:
             wanted.reverse()
         return Ordered(total, wanted, make, by_name, reverse)
@@ -167,11 +169,7 @@ async def _by_key(
     rows: list[Row], make: Callable[[Row], Item], read: Callable[[Row], Any], total: int, *, reverse: bool
 ) -> Ordered[Any]:
     """The rows in the order of what `read` finds in each, as it is at this moment."""
-    values: list[Any] = []
-    for at in range(0, len(rows), _KEYS_AT_ONCE):
-        if at:
-            await asyncio.sleep(0)
-        values += map(read, rows[at : at + _KEYS_AT_ONCE])
+    values = await _read_in_parts(rows, read)
     # Values of one kind are sorted as they are, which costs a fifth.
     alike = len(set(map(type, values))) <= 1
     compared = values if alike else [_sort_key(value) for value in values]
@@ -179,6 +177,16 @@ async def _by_key(
     if not alike or (values and values[0] is not None):
         order = await _sorted_in_parts(compared, reverse=reverse)
     return Ordered(total, order, lambda at: make(rows[at]), lambda at: _sort_key(values[at]), reverse)
+
+
+async def _read_in_parts(rows: list[Row], read: Callable[[Row], Any]) -> list[Any]:
+    """What `read` finds in each row."""
+    values: list[Any] = []
+    for at in range(0, len(rows), _KEYS_AT_ONCE):
+        if at:
+            await asyncio.sleep(0)
+        values += map(read, rows[at : at + _KEYS_AT_ONCE])
+    return values
 
 
 async def _sorted_in_parts(values: list[Any], *, reverse: bool) -> list[int]:

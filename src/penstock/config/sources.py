@@ -9,6 +9,7 @@ name as the remedy, even where a later source would have overruled it.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import ParamSpec, cast
@@ -266,7 +267,7 @@ class _Reader:
             name: str(self.values[f"oauth.{name}"])
             for name in (
                 *("issuer", "resource_server_id", "jwks_file", "jwks_url", "ca_file"),
-                *("client_id", "authorization_url", "token_url"),
+                *("client_id", "authorization_url", "token_url", "console_url"),
             )
         }
         if not values["issuer"]:
@@ -300,6 +301,13 @@ class _Reader:
                     "signing in at the issuer needs three options",
                     "set client_id, authorization_url and token_url, or none of them",
                 )
+        url = values["console_url"]
+        if url and re.fullmatch(r"https?://[^/?#@\s]+/?", url) is None:
+            raise self._wrong(
+                "oauth.console_url",
+                f"{url!r} is no http:// or https:// URL without a path",
+                "set it to the scheme and host that browsers see, such as https://console.example.org",
+            )
 
 
 def section_type(section: dataclasses.Field[object]) -> type:

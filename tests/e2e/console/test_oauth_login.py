@@ -31,9 +31,8 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
         yield issuer
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory, issuer: Issuer) -> Iterator[Gateway]:
-    settings = {
+def settings_of(issuer: Issuer) -> dict[str, str]:
+    return {
         **SETTINGS,
         "oauth.issuer": ISSUER,
         "oauth.resource_server_id": AUDIENCE,
@@ -43,6 +42,11 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, issuer: Issuer) -> Iterato
         "oauth.authorization_url": f"{issuer.base}/authorize",
         "oauth.token_url": f"{issuer.base}/token",
     }
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory, issuer: Issuer) -> Iterator[Gateway]:
+    settings = settings_of(issuer)
     with Gateway(tmp_path_factory.mktemp("oauth"), settings=settings) as running:
         yield running
 
@@ -128,6 +132,26 @@ def test_a_code_logs_in_once(client: httpx.Client, issuer: Issuer) -> None:
     assert again.headers["location"] == "/#/sign-in/unanswered"
     assert issuer.refused == ["the code is unknown, or was used"]
     assert client.get("/api/whoami").status_code == 401
+
+
+def test_behind_a_proxy_with_tls_browsers_come_back_to_it(
+    issuer: Issuer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The proxy is known by the configuration, and not by a header that anybody can send."""
+    settings = {**settings_of(issuer), "oauth.console_url": "https://console.example.org/"}
+    with Gateway(tmp_path_factory.mktemp("proxied"), settings=settings) as running:
+        base = f"http://127.0.0.1:{running.ports['management']}"
+        with httpx.Client(base_url=base, timeout=LIMIT_S) as client:
+            begin = client.get("/sign-in/oauth", headers={"x-forwarded-host": "evil.example"})
+            target = urlsplit(begin.headers["location"])
+            asked = {name: values[0] for name, values in parse_qs(target.query).items()}
+            assert asked["redirect_uri"] == "https://console.example.org/sign-in/oauth/done"
+            assert "; Secure" in begin.headers["set-cookie"]
+            back = issuer.logged_in(asked, {"user": "ann"})
+            kept = begin.headers["set-cookie"].partition(";")[0]
+            done = client.get(back.replace("https://console.example.org", base), headers={"cookie": kept})
+            assert done.headers["location"] == "/"
+            assert all("; Secure" in one for one in done.headers.get_list("set-cookie"))
 
 
 def test_a_page_is_told_how_to_sign_in_as_rabbitmq_tells_it(client: httpx.Client) -> None:

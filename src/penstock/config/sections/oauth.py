@@ -121,6 +121,15 @@ class OAuth:
             when="client_id is set",
         ),
     )
+    console_url: str = field(
+        default="",
+        metadata=option(
+            Text("a URL"),
+            "Where browsers reach the console, without a path: https://console.example.org. The issuer sends "
+            'them back there. "" = to where a browser asked to sign in.',
+            when="a proxy before the gateway ends TLS or has another name",
+        ),
+    )
     scopes: tuple[str, ...] = field(
         default=("openid",),
         metadata=option(

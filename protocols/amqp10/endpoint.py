@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from penstock import __version__
 from penstock.protocols.amqp10.connection_info import connection_facts
 from penstock.protocols.amqp10.options import Options
@@ -10,6 +12,9 @@ from penstock.protocols.amqp10.session.state import State
 from penstock.protocols.listening.speaker import Speaker, SpokenConnection
 from penstock.protocols.net.connection_info import ConnectionInfo
 from penstock.router.broker import Broker
+
+if TYPE_CHECKING:
+    from penstock.router.authentication.users import ScramLogin
 
 __all__ = ["Amqp10"]
 
@@ -31,9 +36,17 @@ class Amqp10(Speaker[Session]):
             flush=connection.flush,
             look=self.look,
             name=lambda: connection.name,
+            scram=self._scram,
             sink=connection,
         )
         super().__init__(connection, broker, session, State, anonymous=options.allow_anonymous is True)
+
+    def _scram(self) -> ScramLogin:
+        connection = self.connection
+        protocol, peer, nonce = connection.place[0], connection.peer_host, connection.nonce
+        login = self._broker.users.scram(protocol, connection.local, peer=peer, nonce=nonce)
+        connection.nonce = login.nonce
+        return login
 
     def look(self) -> None:
         connection = self.connection

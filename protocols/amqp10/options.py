@@ -29,3 +29,5 @@ class Options:
     address_v1: bool = False
     """Addresses of RabbitMQ 3 are some, too."""
     allow_anonymous: Literal["loopback"] | bool = False
+    scram: Literal["auto"] | bool = "auto"
+    """Whether SCRAM-SHA-256 is offered; "auto" = when each password has its keys, and none is a token."""

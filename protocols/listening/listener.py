@@ -254,6 +254,7 @@ class Listener:
             return
         connection = self._made(host, port, foreign=record["foreign"])
         connection.internal = record.get("internal", False)
+        connection.nonce = record.get("nonce", "")
         ends = list(itertools.accumulate(record["reads"], initial=0))
         reads = [data[start:end] for start, end in itertools.pairwise(ends)]
         SocketTransport(self._loop, given, connection, reads, record["said"])

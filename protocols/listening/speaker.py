@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from penstock.errors import PenstockError
 from penstock.protocols.login.logins import Credentials, verified
@@ -20,6 +20,9 @@ from penstock.protocols.net.connection_info import ConnectionInfo, Totals
 from penstock.protocols.net.emptying import empty
 from penstock.router.authorization.identity import Identity
 from penstock.router.broker import Broker
+
+if TYPE_CHECKING:
+    from penstock.router.authentication.users import ScramLogin
 
 __all__ = ["Speaker", "SpokenConnection"]
 
@@ -33,6 +36,10 @@ class LoginWanted(Credentials, Protocol):
     @property
     def anonymous(self) -> bool:
         """There is no name."""
+
+    @property
+    def scram(self) -> ScramLogin | None:
+        """The exchange whose last message the password is."""
 
 
 class DrivenSession(Protocol):
@@ -191,6 +198,7 @@ class Speaker(Generic[S]):
                 self._broker.users,
                 None if login.anonymous else login,
                 everywhere=self._anonymous,
+                scram=login.scram,
             )
         except PenstockError as error:
             session.refused(error)

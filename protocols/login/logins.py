@@ -9,7 +9,7 @@ from penstock.logs import fields
 
 if TYPE_CHECKING:
     from penstock.protocols.net.connection import Connection
-    from penstock.router.authentication.users import Users
+    from penstock.router.authentication.users import ScramLogin, Users
     from penstock.router.authorization.identity import Identity
 
 __all__ = ["Credentials", "verified"]
@@ -32,26 +32,35 @@ class Credentials(Protocol):
 
 
 async def verified(
-    connection: Connection, users: Users, login: Credentials | None, *, everywhere: bool = False
+    connection: Connection,
+    users: Users,
+    login: Credentials | None,
+    *,
+    everywhere: bool = False,
+    scram: ScramLogin | None = None,
 ) -> Identity:
     """The user who logs in by `connection`, which is trusted from then on.
 
-    `login` None: without a name, which peers on this machine may, and with `everywhere` all.
+    `login` None: without a name, which peers on this machine may, and with `everywhere` all. `scram`: the
+    exchange whose last message is the password.
 
     Raises:
         AuthenticationRefused: nobody; there is a log line.
 
     """
     try:
-        with users.attempt(connection.place[0], connection.peer):
-            if login is None:
-                identity = users.anonymous(connection.local, everywhere=everywhere)
-            elif login.certified:
-                identity = users.certified(login.user, connection.local)
-            else:
-                identity = await users.authenticate(
-                    login.user, login.password, connection.local, peer=connection.peer_host
-                )
+        if login is not None and scram is not None:
+            identity = await scram.finish(login.password)  # it counts its attempts itself
+        else:
+            with users.attempt(connection.place[0], connection.peer):
+                if login is None:
+                    identity = users.anonymous(connection.local, everywhere=everywhere)
+                elif login.certified:
+                    identity = users.certified(login.user, connection.local)
+                else:
+                    identity = await users.authenticate(
+                        login.user, login.password, connection.local, peer=connection.peer_host
+                    )
     except PenstockError as error:
         connection.context.logger.warning(
             "login refused",

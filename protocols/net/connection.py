@@ -109,6 +109,8 @@ class Connection(Stream, asyncio.BufferedProtocol):
         """Front end and listener, by name."""
         self.certificate_user: str | None = None
         """Whom a verified client certificate names."""
+        self.nonce = ""
+        """Ours, of its login by SCRAM, which another worker repeats."""
         self.internal = False
         """The peer is another worker, on behalf of its clients."""
         self.handed_over = False
@@ -424,6 +426,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
             "foreign": self.foreign,
             "server": (host, port),
             "user": self.certificate_user,
+            "nonce": self.nonce,
             "reads": [len(read) for read in reads],
         }
         data = b"".join(reads)

@@ -23,7 +23,7 @@ from typing import Final
 
 from penstock.lazy_dataclass import dataclass
 
-__all__ = ["ITERATIONS", "METHOD", "ScramError", "ScramExchange", "Verifier", "make_verifier"]
+__all__ = ["ITERATIONS", "METHOD", "ScramError", "ScramExchange", "Verifier", "make_verifier", "new_nonce"]
 
 METHOD: Final = "SCRAM-SHA-256"
 ITERATIONS: Final = 16384
@@ -66,14 +66,19 @@ def make_verifier(password: bytes, salt: bytes | None = None, iterations: int = 
     return Verifier(iterations, salt, hashlib.sha256(client_key).digest(), _hmac(salted, b"Server Key"))
 
 
+def new_nonce() -> str:
+    """A nonce of ours; no two exchanges have the same."""
+    return secrets.token_urlsafe(18)
+
+
 class ScramExchange:
     """The server's side of one login. `first`, look up `name`, `challenge`, `final`."""
 
-    def __init__(self, nonce: str = "") -> None:
-        """`nonce` is ours, for tests; it is random without."""
+    def __init__(self, nonce: str) -> None:
+        """`nonce` is ours."""
         self.name = ""
         """The user who wants to log in; set after `first`."""
-        self._nonce = nonce or secrets.token_urlsafe(18)
+        self._nonce = nonce
         self._header = self._bare = self._server_first = ""
         self._verifier: Verifier | None = None
 

@@ -31,7 +31,7 @@ from penstock.router.authentication.passwords import (
     verifier_of,
     verify_password,
 )
-from penstock.router.authentication.scram import ITERATIONS, ScramError, ScramExchange, Verifier
+from penstock.router.authentication.scram import ITERATIONS, ScramError, ScramExchange, Verifier, new_nonce
 from penstock.router.authentication.token_form import is_token
 from penstock.router.authorization.identity import Identity
 from penstock.router.authorization.permissions import Authorizer, Permission
@@ -130,13 +130,15 @@ class Users:
         self._tables = tables
         self._options = options
         self._clock = clock
-        self._sleep = sleep
+        self.sleep = sleep
         self._key = os.urandom(32)
         self._limit = LoginLimit(clock)
         self._remembered: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="penstock-login")
         self._tickets: dict[bytes, tuple[str, float]] = {}
         self._waiting = 0
+        self._verifiers = (-1, False)
+        """`changes` when it was asked whether all have verifiers, and the answer."""
         self.changes = 0
         """Grows with every change of a user: a login that was right before it may not be right any more."""
         self.on_changed: list[Callable[[], None]] = []
@@ -215,7 +217,7 @@ class Users:
         """
         wait_s = self.turn(username, peer, peer_is_loopback)
         if wait_s > 0:
-            await self._sleep(wait_s)
+            await self.sleep(wait_s)
 
     def turn(self, username: str, peer: str, peer_is_loopback: bool) -> float:
         """Seconds until a login may be judged; see `wait_turn`. Raises AuthenticationRefused."""
@@ -232,7 +234,7 @@ class Users:
         wait_s = self._limit.turn(place, name, loopback=peer_is_loopback)
         self._limit.failed(place, name)
         if wait_s:
-            await self._sleep(wait_s)
+            await self.sleep(wait_s)
 
     async def _by_token(self, oauth: OAuth, token: bytes, peer: str, peer_is_loopback: bool) -> Identity:
         try:
@@ -260,10 +262,31 @@ class Users:
             told(protocol, error, peer)
 
     def scram(
-        self, protocol: str, peer_is_loopback: bool, user_of: Callable[[str], str], *, peer: str = ""
+        self,
+        protocol: str,
+        peer_is_loopback: bool,
+        user_of: Callable[[str], str] = str,
+        *,
+        peer: str = "",
+        nonce: str = "",
     ) -> ScramLogin:
-        """A login by SCRAM-SHA-256; `user_of` gives the user for the name that a client sends."""
-        return ScramLogin(self, protocol, peer_is_loopback, user_of, peer)
+        """A login by SCRAM-SHA-256; `user_of` gives the user for the name that a client sends. `nonce` is
+        that of the worker where the exchange took place before.
+        """
+        return ScramLogin(self, protocol, peer_is_loopback, user_of, peer, nonce)
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether a password may be a token of OAuth 2."""
+        return self._oauth is not None
+
+    @property
+    def all_have_verifiers(self) -> bool:
+        """Whether each user with a password can log in by SCRAM."""
+        if self._verifiers[0] != self.changes:
+            stored = (user.stored for user in self._users.values())
+            self._verifiers = self.changes, all(verifier_of(one) is not None for one in stored if one)
+        return self._verifiers[1]
 
     def is_stranger(self, username: str, password: bytes) -> bool:
         """Whether nobody has this name, and the password is no token that says who it is of."""
@@ -476,18 +499,37 @@ class ScramLogin:
     """One login by SCRAM: `step` takes what the client says and gives what to answer."""
 
     def __init__(
-        self, users: Users, protocol: str, loopback: bool, user_of: Callable[[str], str], peer: str
+        self,
+        users: Users,
+        protocol: str,
+        loopback: bool,
+        user_of: Callable[[str], str],
+        peer: str,
+        nonce: str = "",
     ) -> None:
         self.identity: Identity | None = None
         """The user, after the last step succeeded."""
         self.name = ""
         """The name as the client sent it."""
+        self.nonce = nonce or new_nonce()
+        """Ours."""
+        self.answer = b""
+        """What `step` gave last."""
         self._users = users
         self._protocol = protocol
         self._loopback = loopback
         self._user_of = user_of
         self._peer = peer
         self._exchange: ScramExchange | None = None
+
+    async def finish(self, message: bytes) -> Identity:
+        """The user, whose last message this is; waits for its turn. Raises AuthenticationRefused."""
+        wait_s = self.turn()
+        if wait_s > 0:
+            await self._users.sleep(wait_s)
+        self.step(message)
+        assert self.identity is not None
+        return self.identity
 
     def turn(self) -> float:
         """Seconds to wait before the next `step`, which is 0 unless it is the last. Raises
@@ -512,12 +554,13 @@ class ScramLogin:
         user = self._user_of(self.name) if self.name else ""
         try:
             if self._exchange is None:
-                exchange = ScramExchange()
+                exchange = ScramExchange(self.nonce)
                 exchange.first(message)
                 self._exchange = exchange
                 self.name = exchange.name
-                return exchange.challenge(users.verifier(self._user_of(self.name)))
-            answer = self._exchange.final(message)
+                self.answer = exchange.challenge(users.verifier(self._user_of(self.name)))
+                return self.answer
+            self.answer = self._exchange.final(message)
         except ScramError:
             users.failed(self._peer, user)
             refusal = AuthenticationRefused(user, "credentials")
@@ -525,4 +568,4 @@ class ScramLogin:
             raise refusal from None
         with users.attempt(self._protocol, self._peer):
             self.identity = users.proved(user, self._loopback, self._peer)
-        return answer
+        return self.answer

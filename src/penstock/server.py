@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import uvloop
 
 from penstock import logs
-from penstock.config import Config
+from penstock.config import Amqp, Config
 from penstock.errors import ConfigError
 from penstock.layer_options import (
     backlog_quotas,
@@ -117,7 +117,7 @@ def serve(config: Config, load: Callable[[], Config] | None = None) -> int:
 
 
 def _amqp10_speaker(
-    broker: Broker, front_ends: Mapping[str, FrontEnd], *, address_v1: bool
+    broker: Broker, front_ends: Mapping[str, FrontEnd], config: Amqp
 ) -> Callable[[SpokenConnection], Speaker[Any]]:
     """A function that makes a connection speak AMQP 1.0."""
 
@@ -127,7 +127,8 @@ def _amqp10_speaker(
 
         now = front_ends["amqp"].options
         options = Amqp10Options(
-            address_v1=address_v1,
+            address_v1=config.address_v1,
+            scram=config.scram,
             frame_max=now.frame_max,
             channel_max=now.channel_max,
             heartbeat_s=now.heartbeat_s,
@@ -353,7 +354,7 @@ async def running(
         if crew is not None:
             crew.follow(broker)
         server, mqtt_options = config.server, layer_options(MqttOptions, config.mqtt)
-        newer = _amqp10_speaker(broker, front_ends, address_v1=config.amqp.address_v1)
+        newer = _amqp10_speaker(broker, front_ends, config.amqp)
         front_ends["amqp"] = await amqp.serve(broker, config.amqp, server, loop, shared, newer)
         front_ends["mqtt"] = await mqtt.serve(broker, mqtt_options, server, loop, shared)
         native_options = layer_options(NativeOptions, config.native)

@@ -21,7 +21,8 @@ CLIENTS = {
     ),
     "JmsClient": (
         "org.apache.qpid:qpid-jms-client:1.12.1",
-        "failover:(amqp://127.0.0.1:{})?failover.reconnectDelay=200&failover.useReconnectBackOff=false",
+        "failover:(amqp://127.0.0.1:{}?amqp.saslMechanisms=SCRAM-SHA-256)"
+        "?failover.reconnectDelay=200&failover.useReconnectBackOff=false",
         ("work", "topics", "request", "transaction", "delay", "durable", "shared", "selectors"),
     ),
 }

@@ -27,11 +27,15 @@ from rabbitmq_amqp_python_client import (
 )
 
 from penstock.errors import PenstockError
+from penstock.protocols.amqp10.codec.performatives import Open, SaslOutcome
 from penstock.sync import connect as sdk_connect
+from tests.support.amqp10_login import login
 from tests.support.brokers import ROOT, Gateway
 from tests.support.issuer import Issuer
 from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS
+from tests.support.node_programs import packages as packages
+from tests.support.node_programs import run
 from tests.support.tokens import AUDIENCE, ISSUER, jwk, key_set, token
 
 pytestmark = pytest.mark.penstock_only("RabbitMQ needs a plug-in and another configuration for this")
@@ -159,6 +163,29 @@ def test_a_new_token_by_amqp_1_0_goes_on_with_what_it_allows(gateway: Gateway) -
     connection.refresh_token(token(ALL))
     management.delete_queue("by-amqp-1-0")
     environment.close()
+
+
+@pytest.mark.usefixtures("packages")
+def test_xoauth2_of_rhea(gateway: Gateway) -> None:
+    run("amqp10_token.js", str(gateway.amqp_port), token(ALL))
+
+
+def test_oauthbearer_lets_a_token_in_and_says_why_it_refuses_one(gateway: Gateway) -> None:
+    def responses(secret: str) -> list[bytes]:
+        return [f"n,,\1host=localhost\1auth=Bearer {secret}\1\1".encode(), b"\1"]
+
+    with login(gateway.amqp_port, "OAUTHBEARER", responses(token(ALL))) as (challenges, first):
+        assert not challenges
+        assert isinstance(first, Open)
+    late = token(ALL, for_s=-3600)
+    with login(gateway.amqp_port, "OAUTHBEARER", responses(late)) as (challenges, first):
+        assert challenges == [b'{"status":"invalid_token"}']
+        assert first == SaslOutcome(1)
+
+
+def test_a_password_is_no_token_of_oauthbearer(gateway: Gateway) -> None:
+    with login(gateway.amqp_port, "OAUTHBEARER", [b"n,a=guest,\1auth=Bearer guest\1\1"]) as (_, first):
+        assert first == SaslOutcome(1)
 
 
 def test_a_connection_of_amqp_1_0_ends_with_the_time_of_its_token(gateway: Gateway) -> None:

@@ -30,6 +30,8 @@ from websockets.sync.client import connect as websocket
 
 import penstock
 from penstock.cli import main
+from penstock.protocols.amqp10.codec.performatives import Open
+from tests.support.amqp10_login import scram_login
 from tests.support.brokers import ROOT, BrokerFailed, Gateway
 from tests.support.certificates import Authority
 from tests.support.documented import documented, placed
@@ -136,6 +138,14 @@ def test_a_client_of_amqp_1_0_is_served_by_the_worker_of_its_vhost(gateway: Gate
             assert bytes(receiver.receive(timeout=LIMIT_S).body) == body
             receiver.accept()
         connection.close()
+
+    both_ways(gateway, "amqp", once)
+
+
+def test_a_login_by_scram_is_repeated_by_the_worker_of_the_vhost(gateway: Gateway) -> None:
+    def once() -> None:
+        with scram_login(gateway.amqp_port, "guest", b"guest", hostname="vhost:b") as first:
+            assert isinstance(first, Open)
 
     both_ways(gateway, "amqp", once)
 

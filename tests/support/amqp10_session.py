@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from penstock.protocols.amqp10.codec.frames import HEADER, SASL, SASL_HEADER, encode_frame, read_frame
@@ -22,6 +23,7 @@ from penstock.protocols.amqp10.options import Options
 from penstock.protocols.amqp10.session.session import Session
 from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.router.authorization.identity import Identity
+from penstock.router.errors import AuthenticationRefused
 from tests.support.amqp_session import World
 
 __all__ = ["Peer", "message"]
@@ -35,7 +37,10 @@ def message(body: bytes) -> bytes:
 class Peer:
     """A client with a session on channel 0."""
 
-    def __init__(self, world: World, *, open_: Open | None = None, **options: Any) -> None:
+    def __init__(
+        self, world: World, *, open_: Open | None = None, login: bool = True, **options: Any
+    ) -> None:
+        """Without `login`, not a byte is sent."""
         self.world = world
         self.out = OutBuffer()
         self.capacity = 1 << 20
@@ -50,10 +55,13 @@ class Peer:
             flush=lambda: None,
             look=lambda: None,
             name=lambda: "peer",
+            scram=lambda: world.broker.users.scram("amqp", True),
         )
         world.clients.append(self)
         self._deliveries = 0
         self._handles = 0
+        if not login:
+            return
         self.raw(SASL_HEADER + encode_frame(0, SaslInit("PLAIN", b"\0guest\0guest"), kind=SASL))
         assert self.session.take_login() is not None
         self.session.authenticated(Identity("guest"))
@@ -68,6 +76,17 @@ class Peer:
         taken = self.session.receive(buffer, len(buffer))
         assert taken == len(data)
         self.world.tick.schedule()
+
+    def check_login(self) -> None:
+        """Do what the endpoint does with a login by SCRAM."""
+        login = self.session.take_login()
+        assert login is not None and login.scram is not None
+        try:
+            identity = asyncio.run(login.scram.finish(login.password))
+        except AuthenticationRefused as error:
+            self.session.refused(error)
+        else:
+            self.session.authenticated(identity)
 
     def send(self, *performatives: Any, payload: bytes = b"", channel: int = 0) -> None:
         """Hand over frames, the payload in the last of them."""

@@ -32,3 +32,5 @@ class Login:
     """A client certificate has proved the name; there is no password."""
     anonymous: bool = False
     """There is no name either."""
+    scram: None = None
+    """No such login here."""

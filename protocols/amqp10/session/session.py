@@ -1,6 +1,7 @@
 """An AMQP 1.0 connection as a state machine: bytes, calls and time in; bytes and a few wishes out. No I/O.
 
     HEADER ── AMQP 3 1 0 0 ──> SASL ── sasl-init ──> LOGIN ── authenticated ──> SECOND_HEADER
+    SASL ── sasl-init ──> SASL, with a challenge ── sasl-response ──> LOGIN
     HEADER ── AMQP 0 1 0 0, where anybody may come ──> LOGIN ── authenticated ──> OPEN
     SECOND_HEADER ── AMQP 0 1 0 0 ──> OPEN ── open ──> RUNNING ── close ──> ENDED
     any ── an error ──> CLOSING ── close ──> ENDED
@@ -38,24 +39,28 @@ from penstock.protocols.amqp10.codec.performatives import (
     End,
     Error,
     Open,
+    SaslChallenge,
     SaslInit,
     SaslMechanisms,
     SaslOutcome,
+    SaslResponse,
     Transfer,
 )
 from penstock.protocols.amqp10.codec.values import Symbol
 from penstock.protocols.amqp10.management.requests import Response
 from penstock.protocols.amqp10.options import NODE, Options
 from penstock.protocols.amqp10.session._scanner import Scanner
+from penstock.protocols.amqp10.session.sasl import SaslExchange, offered
 from penstock.protocols.amqp10.session.state import Login, State
 from penstock.protocols.net.connection_info import Totals
 from penstock.router.authorization.identity import Actor, Identity
 from penstock.router.errors import AccessRefused
-from penstock.router.names import ENC_AMQP091, text, wire
+from penstock.router.names import ENC_AMQP091, wire
 
 if TYPE_CHECKING:
     from penstock.protocols.amqp10.channel.transactions import Transaction
     from penstock.protocols.net.outbuffer import OutBuffer
+    from penstock.router.authentication.users import ScramLogin
     from penstock.router.broker import Broker
     from penstock.router.vhost.vhost import Vhost
     from penstock.subscriptions.tick._tick import Sink
@@ -88,9 +93,12 @@ class Session(Scanner):
         flush: Callable[[], object],
         look: Callable[[], object],
         name: Callable[[], str],
+        scram: Callable[[], ScramLogin],
         sink: Sink | None = None,
     ) -> None:
-        """`sink` is the connection, for kernels: they need not call `output_capacity` and `dirty` then."""
+        """`scram` begins a login by SCRAM. `sink` is the connection, for kernels: they need not call
+        `output_capacity` and `dirty` then.
+        """
         super().__init__(out)
         self.broker = broker
         self.options = options
@@ -100,6 +108,7 @@ class Session(Scanner):
         self.flush = flush
         self.name = name
         self.look = look
+        self._scram = scram
         self._owner = owner
         self._version = version
         self.state = State.HEADER
@@ -127,7 +136,7 @@ class Session(Scanner):
         self.transactions: dict[bytes, Transaction] = {}
         """Those that are open."""
         self._entered = False
-        self._sasl = False
+        self._sasl: SaslExchange | None = None
 
     # Bytes
 
@@ -189,9 +198,10 @@ class Session(Scanner):
             self.state = State.OPEN
         elif self.state is State.HEADER and header == SASL_HEADER:
             self.out.write(SASL_HEADER)
-            self.out.write(encode_frame(0, SaslMechanisms(self._mechanisms()), kind=SASL))
+            mechanisms = offered(self.options, self.broker.users, self.certificate_user)
+            self._send_sasl(SaslMechanisms(mechanisms))
             self.state = State.SASL
-            self._sasl = True
+            self._sasl = SaslExchange(mechanisms, self.certificate_user, self._scram)
         elif self.state is State.HEADER and header == HEADER and self.options.allow_anonymous is not False:
             self.login = Login("", b"", anonymous=True)
             self.mechanism = "ANONYMOUS"
@@ -202,19 +212,12 @@ class Session(Scanner):
         self.dirty()
         return 8
 
-    def _mechanisms(self) -> tuple[str, ...]:
-        external = () if self.certificate_user is None else ("EXTERNAL",)
-        anonymous = () if self.options.allow_anonymous is False else ("ANONYMOUS",)
-        return ("PLAIN", *external, *anonymous)
-
     def _frame(self, number: int, performative: Any, payload: bytes) -> None:
         if self.state is State.CLOSING:
             if isinstance(performative, Close):
                 self.end("")
         elif self.state is State.SASL:
-            if not isinstance(performative, SaslInit):
-                raise FramingError("sasl-init comes first")
-            self._init(performative)
+            self._sasl_frame(performative)
         elif self.state is State.OPEN:
             if not isinstance(performative, Open):
                 raise LinkError("amqp:illegal-state", "open comes first")
@@ -257,27 +260,35 @@ class Session(Scanner):
 
     # Login and open
 
-    def _init(self, init: SaslInit) -> None:
-        response = init.initial_response or b""
-        login: Login | None = None
-        if init.mechanism == "PLAIN":
-            parts = response.split(b"\0")
-            if len(parts) == 3:
-                login = Login(text(parts[1]), parts[2])
-        elif init.mechanism == "EXTERNAL" and self.certificate_user is not None:
-            login = Login(self.certificate_user, b"", certified=True)
-        elif init.mechanism == "ANONYMOUS" and self.options.allow_anonymous is not False:
-            login = Login("", b"", anonymous=True)
-        self.mechanism = str(init.mechanism)
-        if login is None:
-            self._refuse_login(f"the login by {init.mechanism} is not possible, or malformed")
+    def _sasl_frame(self, performative: Any) -> None:
+        sasl = self._sasl
+        assert sasl is not None
+        step: Login | bytes | None
+        try:
+            if isinstance(performative, SaslInit):
+                step = sasl.init(str(performative.mechanism), performative.initial_response or b"")
+                self.mechanism = sasl.mechanism
+            elif isinstance(performative, SaslResponse) and sasl.mechanism:
+                step = sasl.response(performative.response)
+            else:
+                raise FramingError("sasl-init comes first")
+        except PenstockError as error:
+            self._refuse_login(str(error))
             return
-        self.login = login
-        self.state = State.LOGIN
+        if isinstance(step, bytes):
+            self._send_sasl(SaslChallenge(step))
+        elif step is None:
+            self._refuse_login(self.failure)
+        else:
+            self.login = step
+            self.state = State.LOGIN
+
+    def _send_sasl(self, performative: Any) -> None:
+        self.out.write(encode_frame(0, performative, kind=SASL))
+        self.dirty()
 
     def _refuse_login(self, why: str) -> None:
-        self.out.write(encode_frame(0, SaslOutcome(1), kind=SASL))
-        self.dirty()
+        self._send_sasl(SaslOutcome(1))
         self.end(why)
 
     def authenticated(self, identity: Identity) -> None:
@@ -287,8 +298,9 @@ class Session(Scanner):
         if self.state is not State.LOGIN:
             return
         self.actor = Actor(identity, self._owner)
-        if self._sasl:
-            self.out.write(encode_frame(0, SaslOutcome(0), kind=SASL))
+        if self._sasl is not None:
+            self._send_sasl(SaslOutcome(0, self._sasl.proof()))
+            self._sasl = None
             self.state = State.SECOND_HEADER
         else:
             self.out.write(HEADER)
@@ -298,7 +310,14 @@ class Session(Scanner):
     def refused(self, error: PenstockError) -> None:
         """The login was wrong; the peer learns that and no more."""
         if self.state is State.LOGIN:
-            self._refuse_login(error.message)
+            challenge = self._sasl.refusal() if self._sasl is not None else None
+            if challenge is None:
+                self._refuse_login(error.message)
+            else:
+                # The client answers, and hears the outcome then (RFC 7628, 3.2.3).
+                self.failure = error.message
+                self.state = State.SASL
+                self._send_sasl(SaslChallenge(challenge))
         elif self.state is State.RUNNING:
             self._answer_renewal(Response(403, "the token was refused"))
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from penstock.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from penstock.router.authentication.users import ScramLogin
 
 __all__ = ["Login", "State"]
 
@@ -13,7 +17,7 @@ class State(Enum):
     """Where the connection is."""
 
     HEADER = "waiting for the protocol header"
-    SASL = "waiting for sasl-init"
+    SASL = "waiting for sasl-init or sasl-response"
     LOGIN = "logging in"
     SECOND_HEADER = "waiting for the header behind SASL"
     OPEN = "waiting for open"
@@ -32,3 +36,5 @@ class Login:
     """A client certificate has proved the name; there is no password."""
     anonymous: bool = False
     """There is no name either."""
+    scram: ScramLogin | None = None
+    """The exchange whose last message `password` is."""

@@ -66,11 +66,11 @@ def test_a_wrong_last_message_is_refused(message: bytes) -> None:
 )
 def test_a_wrong_first_message_is_refused(message: bytes) -> None:
     with pytest.raises(ScramError):
-        ScramExchange().first(message)
+        ScramExchange(OURS).first(message)
 
 
 def test_commas_and_equals_signs_in_names_are_escaped() -> None:
-    exchange = ScramExchange()
+    exchange = ScramExchange(OURS)
     exchange.first(b"y,,n=a=2Cb=3Dc,r=abc")
     assert exchange.name == "a,b=c"
 

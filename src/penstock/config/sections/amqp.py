@@ -110,3 +110,13 @@ class Amqp(TlsListener):
             when="AMQP 1.0 clients come without a password",
         ),
     )
+    scram: Literal["auto"] | bool = field(
+        default="auto",
+        metadata=option(
+            Choice(("auto",), switch=True),
+            'Whether AMQP 1.0 offers SASL SCRAM-SHA-256: "auto" = if each user has a password that was set '
+            "here, and there is no section oauth. Clients that know it take it, and fail with a password "
+            "whose hash is another broker's, or with a token.",
+            when="all clients have passwords that were set here (true), or some fail to log in (false)",
+        ),
+    )

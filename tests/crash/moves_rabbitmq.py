@@ -2,8 +2,9 @@
 
 Queues with a backlog move one by one while a publisher and a consumer work on all of them. First the consumer
 goes to the gateway, then the queue is drained, then the publisher goes, then the rest is drained. Both
-brokers are killed meanwhile. Then each confirmed message must have been received, and no more may have come
-twice than kills may repeat. Exit code 0 only when that holds.
+brokers are killed meanwhile. With --reverse they move from the gateway to RabbitMQ. Then each confirmed
+message must have been received, and no more may have come twice than kills may repeat. Exit code 0 only when
+that holds.
 """
 
 from __future__ import annotations
@@ -148,14 +149,14 @@ def consume(connection: Connection, queue: Queue) -> bool:
 
 
 @contextmanager
-def working(turn: Callable[[], bool]) -> Iterator[None]:
-    """Call it again and again in a thread, and begin nothing new at the end."""
+def working(turn: Callable[[], bool], *, pause_s: float = 0.0) -> Iterator[None]:
+    """Call it again and again in a thread, with pauses, and begin nothing new at the end."""
     stopping = threading.Event()
     failures: list[Exception] = []
 
     def work() -> None:
         try:
-            while not stopping.is_set():
+            while not stopping.wait(pause_s):
                 turn()
         except Exception as error:  # raised below
             failures.append(error)
@@ -171,8 +172,39 @@ def working(turn: Callable[[], bool]) -> Iterator[None]:
         raise failures[0]
 
 
-def run(folder: Path, *, messages: int, queues: int, kills: int, seed: int) -> Report:
-    """Move, and compare."""
+@dataclass
+class Move:
+    """The two brokers, and the way between them."""
+
+    rabbitmq: RabbitMQ
+    gateway: Gateway
+    reverse: bool
+
+    @property
+    def source(self) -> Broker:
+        return self.gateway if self.reverse else self.rabbitmq
+
+    @property
+    def target(self) -> Broker:
+        return self.rabbitmq if self.reverse else self.gateway
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Begin to move what the words say."""
+        rabbitmq = f"http://guest:guest@127.0.0.1:{self.rabbitmq.management_port}"
+        gateway = f"http://guest:guest@127.0.0.1:{self.gateway.ports['management']}"
+        command = [sys.executable, "-m", "penstock", "migrate", "rabbitmq", rabbitmq, "--url", gateway]
+        command += ["--apply", *(["--reverse"] if self.reverse else [])]
+        return subprocess.Popen([*command, *words], env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
+
+    def all(self, *words: str) -> None:
+        """Move what the words say."""
+        assert self.start(*words).wait() == 0
+
+
+def run(
+    folder: Path, *, messages: int, queues: int, rate: int, kills: int, seed: int, reverse: bool = False
+) -> Report:
+    """Move, and compare; meanwhile at most `rate` messages a second are published."""
     chance = random.Random(seed)
     with (
         RabbitMQ(folder / "rabbitmq", plugins=("rabbitmq_management",)) as rabbitmq,
@@ -180,8 +212,10 @@ def run(folder: Path, *, messages: int, queues: int, kills: int, seed: int) -> R
     ):
         # The port of the management API stays over a restart.
         gateway.settings["management.listen"] = f"127.0.0.1:{gateway.ports['management']}"
-        all_queues = [Queue(f"q{number}", rabbitmq, rabbitmq) for number in range(queues)]
-        with Connection(rabbitmq.amqp_port) as connection:
+        move = Move(rabbitmq, gateway, reverse)
+        source, target = move.source, move.target
+        all_queues = [Queue(f"q{number}", source, source) for number in range(queues)]
+        with Connection(source.amqp_port) as connection:
             connection.channel()
             for queue in all_queues:
                 connection.call(1, commands.Queue.Declare(queue=queue.name, durable=True))
@@ -191,22 +225,22 @@ def run(folder: Path, *, messages: int, queues: int, kills: int, seed: int) -> R
             publisher.turn(lambda queue: queue.publishes_to)
         backlog = sum(queue.sent for queue in all_queues)
         began = time.monotonic()
-        _migrate(rabbitmq, gateway, "--only", "definitions")
+        move.all("--only", "definitions")
         numbers = sorted(chance.sample(range(queues), kills))
-        doomed = {number: (rabbitmq, gateway)[at % 2] for at, number in enumerate(numbers)}
+        doomed = {number: (source, target)[at % 2] for at, number in enumerate(numbers)}
         with (
-            working(lambda: publisher.turn(lambda queue: queue.publishes_to)),
+            working(lambda: publisher.turn(lambda queue: queue.publishes_to), pause_s=queues * _BATCH / rate),
             working(lambda: consumer.turn(lambda queue: queue.consumes_from)),
         ):
             for number, queue in enumerate(all_queues):
-                queue.consumes_from = gateway
-                _drain(rabbitmq, gateway, queue, doomed.get(number), chance)
-                queue.publishes_to = gateway
-                _drain(rabbitmq, gateway, queue, None, chance)
+                queue.consumes_from = target
+                _drain(move, queue, doomed.get(number), chance)
+                queue.publishes_to = target
+                _drain(move, queue, None, chance)
         moved_s = time.monotonic() - began
         publisher.close()
         # A batch that was on its way when its queue changed sides.
-        _migrate(rabbitmq, gateway, "--only", "messages")
+        move.all("--only", "messages")
         while consumer.turn(lambda queue: queue.consumes_from):
             pass
         consumer.close()
@@ -220,37 +254,25 @@ def run(folder: Path, *, messages: int, queues: int, kills: int, seed: int) -> R
     )
 
 
-def _drain(
-    rabbitmq: RabbitMQ, gateway: Gateway, queue: Queue, doomed: Broker | None, chance: random.Random
-) -> None:
-    moving = _start(rabbitmq, gateway, "--only", "messages", "--queues", queue.name)
+def _drain(move: Move, queue: Queue, doomed: Broker | None, chance: random.Random) -> None:
+    moving = move.start("--only", "messages", "--queues", queue.name)
     if doomed is not None:
         # Somewhere within the move, once it takes messages.
-        until(lambda: moving.poll() is not None or _takes(rabbitmq, queue.name), _LIMIT_S)
+        until(lambda: moving.poll() is not None or _takes(move.source, queue.name), _LIMIT_S)
+        assert moving.poll() is None, "the move ended before its kill: give it more messages"
         time.sleep(chance.uniform(0.0, 1.0))
         doomed.kill9()
         doomed.start()
     assert moving.wait() == 0
 
 
-def _takes(rabbitmq: RabbitMQ, queue: str) -> bool:
-    """Whether somebody consumes a queue of RabbitMQ: the publisher and the consumer of this check do not."""
-    with Connection(rabbitmq.amqp_port) as connection:
+def _takes(broker: Broker, queue: str) -> bool:
+    """Whether somebody consumes a queue: the publisher and the consumer of this check do not."""
+    with Connection(broker.amqp_port) as connection:
         connection.channel()
         found = connection.call(1, commands.Queue.Declare(queue=queue, passive=True))
         assert isinstance(found, commands.Queue.DeclareOk)
         return bool(found.consumer_count)
-
-
-def _migrate(rabbitmq: RabbitMQ, gateway: Gateway, *words: str) -> None:
-    assert _start(rabbitmq, gateway, *words).wait() == 0
-
-
-def _start(rabbitmq: RabbitMQ, gateway: Gateway, *words: str) -> subprocess.Popen[bytes]:
-    source = f"http://guest:guest@127.0.0.1:{rabbitmq.management_port}"
-    target = f"http://guest:guest@127.0.0.1:{gateway.ports['management']}"
-    command = [sys.executable, "-m", "penstock", "migrate", "rabbitmq", source, "--apply", "--url", target]
-    return subprocess.Popen([*command, *words], env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
 
 
 def main() -> int:
@@ -258,16 +280,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.moves_rabbitmq")
     parser.add_argument("--messages", type=int, default=1_000_000, help="of the backlog")
     parser.add_argument("--queues", type=int, default=50)
+    parser.add_argument("--rate", type=int, default=1000, help="messages published a second meanwhile")
     parser.add_argument("--kills", type=int, default=4, help="of RabbitMQ and the gateway in turn")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--reverse", action="store_true", help="from the gateway to RabbitMQ")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="penstock-moves-") as folder:
         report = run(
             Path(folder),
             messages=options.messages,
             queues=options.queues,
+            rate=options.rate,
             kills=options.kills,
             seed=options.seed,
+            reverse=options.reverse,
         )
     print(report)
     print("PASS" if report.ok else "FAIL")

@@ -13,7 +13,7 @@ FOLDERS := protocols router log_core subscriptions spark
 BIN := .venv/bin
 STAMPS := .make
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements.lock
-LOCKED := dev test lz4 kafka amqtt migrate spark s3 iceberg docs release demo
+LOCKED := dev test lz4 kafka amqtt migrate otel spark s3 iceberg docs release demo
 REPAIR := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist
 SOURCES := $(shell find $(FOLDERS) -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 

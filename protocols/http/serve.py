@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http import health, problems
@@ -20,9 +21,11 @@ from penstock.protocols.http.management.context import Management, Replication
 from penstock.protocols.http.management.node import overview
 from penstock.protocols.http.management.openapi import page as management_openapi
 from penstock.protocols.http.metrics.app import add_metrics, needs_no_login
+from penstock.protocols.http.metrics.exported import exported
 from penstock.protocols.http.server.app import ErrorTexts, HttpApp
 from penstock.protocols.http.server.endpoint import HttpFrontEnd
 from penstock.protocols.http.server.messages import Request
+from penstock.protocols.http.server.routes import Around, Handler
 from penstock.protocols.http.server.workers import Forwarder
 from penstock.protocols.http.shared.traffic import Messages
 from penstock.protocols.http.webhooks.delivery.questions import Questions
@@ -33,6 +36,7 @@ from penstock.protocols.net.process_context import ProcessContext
 
 if TYPE_CHECKING:
     from penstock.config import Address
+    from penstock.protocols.http.metrics.exposition import Histogram, Metric
     from penstock.protocols.links.links import Links
     from penstock.protocols.listening.front_end import FrontEnd
     from penstock.protocols.listening.registry import Registry
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.protocols.workers.replication import Leader
     from penstock.router.broker import Broker
 
-__all__ = ["HttpOptions", "serve"]
+__all__ = ["HttpOptions", "Telemetry", "serve"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,18 @@ class HttpOptions:
     """The owner's side of a cluster; None: this gateway is alone."""
     code_flow: CodeFlow | None = None
     """How a page logs in at the issuer of tokens; None: it cannot."""
+    telemetry: Telemetry | None = None
+    """By which metrics and requests are exported; None: they are not."""
+
+
+class Telemetry(Protocol):
+    """An exporter of metrics, and of what requests to the management API are."""
+
+    def around(self, method: str, path: str, handler: Handler) -> Handler:
+        """The handler of a route, traced."""
+
+    def reads(self, metrics: Callable[[], Iterable[Metric | Histogram]]) -> None:
+        """`metrics` gives them all, as they are when it is called."""
 
 
 def _is_open(request: Request) -> bool:
@@ -82,6 +98,10 @@ def _is_open_management(request: Request) -> bool:
 def _is_open_page(request: Request) -> bool:
     """The same, of the listener of metrics."""
     return health.is_open(request) or needs_no_login(request)
+
+
+def _both(outer: Around, inner: Around) -> Around:
+    return lambda method, path, handler: outer(method, path, inner(method, path, handler))
 
 
 def serve(
@@ -123,10 +143,11 @@ def serve(
     plane.add(data)
     front_end.serve("http", data, options.http, options.http_tls, shared.tls)
     managed = options.management is not None or options.management_tls is not None
-    if not managed and options.metrics is None:
+    telemetry = options.telemetry
+    if not managed and options.metrics is None and telemetry is None:
         return front_end
     app = HttpApp(words, needs_no_login=_is_open_management)
-    app.routes.around = noting.around
+    app.routes.around = noting.around if telemetry is None else _both(telemetry.around, noting.around)
     problems.add(app)
     pages_of_health.add(app)
     api = Management(
@@ -149,6 +170,8 @@ def serve(
         code_flow=options.code_flow,
     )
     add_management(api)
+    if telemetry is not None:
+        telemetry.reads(partial(exported, api))
     if managed:
         # Here too, so that a page of the management can publish and pull without another origin.
         plane.add(app)

@@ -15,6 +15,7 @@ PACKAGES: Final = {
     "iceberg": ("pyiceberg[sql-sqlite]>=0.12",),
     "kafka": ("confluent-kafka>=2.6",),
     "migrate": ("paho-mqtt>=2.1",),
+    "otel": ("opentelemetry-exporter-otlp-proto-http>=1.30", "opentelemetry-sdk>=1.30"),
     "s3": ("s3fs>=2025.7", "universal-pathlib>=0.3"),
     "spark": ("deltalake>=1.2", "pandas>=2.2", "pyarrow>=19", "pyspark>=4.2,<5"),
 }

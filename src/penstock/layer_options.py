@@ -102,7 +102,9 @@ def gateway_name(config: Config, replica: Replica | None) -> str:
     return config.server.name or (socket.gethostname() if replica is None else config.cluster.name)
 
 
-def http_options(config: Config, log: Log, replica: Replica | None) -> http.HttpOptions:
+def http_options(
+    config: Config, log: Log, replica: Replica | None, telemetry: http.Telemetry | None = None
+) -> http.HttpOptions:
     """Of the HTTP front end with all its listeners, pages and webhooks."""
     return http.HttpOptions(
         http=config.http.address,
@@ -118,6 +120,7 @@ def http_options(config: Config, log: Log, replica: Replica | None) -> http.Http
         webhooks=layer_options(WebhookOptions, config.webhooks),
         replication=replica,
         code_flow=_code_flow(config),
+        telemetry=telemetry,
     )
 
 

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from penstock.cluster.replica import Replica
     from penstock.log_core.batch._batch import Record
     from penstock.protocols.listening.speaker import Speaker, SpokenConnection
+    from penstock.telemetry.exporter import Exporter
 
 logger = logging.getLogger("penstock.server")
 
@@ -145,6 +146,17 @@ def _annotated(record: Record, note: bytes) -> Record:
     from penstock.protocols.amqp10.messages.annotating import annotated  # as above
 
     return annotated(record, note)
+
+
+def _telemetry(config: Config, broker: Broker, name: str) -> Exporter | None:
+    """What exports traces and metrics, if anything does."""
+    if not config.telemetry.endpoint:
+        return None
+    # Here: OpenTelemetry loads hundreds of modules, and few gateways have a collector.
+    from penstock.telemetry.exporter import Exporter
+
+    instance = f"{name}/{broker.options.worker}" if config.server.workers > 1 else name
+    return Exporter(config.telemetry, broker, instance)
 
 
 def _allow_open_files() -> None:
@@ -345,6 +357,7 @@ async def running(
         cluster=gateway_name(config, replica),
     )
     importing: Import | None = None
+    telemetry: Exporter | None = None
     try:
         if config.management.load_definitions:
             default_user = config.auth.default_user if is_new else ""
@@ -359,7 +372,8 @@ async def running(
         front_ends["mqtt"] = await mqtt.serve(broker, mqtt_options, server, loop, shared)
         native_options = layer_options(NativeOptions, config.native)
         front_ends["native"] = await native.serve(broker, native_options, server, loop, shared)
-        web = http_options(config, log, replica)
+        telemetry = _telemetry(config, broker, shared.name)
+        web = http_options(config, log, replica, telemetry)
         front_ends["http"] = http.serve(
             broker,
             registry,
@@ -376,6 +390,8 @@ async def running(
         if crew is not None:
             crew.serve(front_ends)
         links.start()
+        if telemetry is not None:
+            telemetry.serve()
         times.ended("listeners")
         yield Parts(tick, front_ends, broker, shared.admission, memory)
     finally:
@@ -387,6 +403,8 @@ async def running(
         for front_end in front_ends.values():
             # Nothing under way can be confirmed any more.
             await front_end.drain(config.server.drain_timeout_s if log.failed is None else _FAILED_DRAIN_S)
+        if telemetry is not None and log.failed is None:
+            await telemetry.close()
         broker.close()
         tick.run()
         events.stop()

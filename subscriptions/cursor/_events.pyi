@@ -8,6 +8,8 @@ from penstock.subscriptions.dispatch.consumer import QueueConsumer
 from penstock.subscriptions.queue.queue import Queue
 from penstock.subscriptions.tick._stored_batches import BatchConsumer
 
+Traced = tuple[int, str, int, bool, str, str, str, str, str]
+"""(ns since the epoch, kind, position, redelivered, vhost, queue, connection, user, detail); "" is none."""
 KINDS: Final[tuple[str, ...]]
 """By their numbers in the log."""
 
@@ -31,6 +33,15 @@ def hold(held: bool) -> None:
 
 def is_on() -> bool:
     """Whether any kind is noted."""
+
+def trace(ratio: float) -> None:
+    """Trace what becomes of this part of the messages, 0 to 1, from now on until `stop`; 0: of none.
+
+    A message is in the sample or not by its position, so all its events are traced, or none.
+    """
+
+def traced() -> tuple[list[Traced], int]:
+    """The events of messages in the sample since the last call, and how many more there was no room for."""
 
 def note(
     kind: str, *, vhost: str = "", queue: str = "", connection: str = "", user: str = "", detail: str = ""

@@ -13,14 +13,18 @@ The record's body (docs/reference/format.md, "Events"), little-endian; a name is
 
 `positions` is for publish: so many from `position` on, which a publisher had appended by one read.
 
+Besides, what becomes of a sample of the messages may be traced: their events are tuples that `traced` hands
+out, and cost nothing of other messages but a hash of the position. The log keeps no more for it.
+
 There is one for the process, as there is one loop.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from penstock.log_core.batch._appender cimport Appender, Target
 from penstock.log_core.batch._batch cimport ENC_EVENTS, EVENTS_LP, Batch
@@ -37,6 +41,7 @@ cdef enum:
     VERSION = 1
     EVENTS_MAX = 262144             # noted in one turn, 8 MiB: far more than a turn can do
     POSITIONS_MAX = 65535           # of one event
+    TRACES_MAX = 100000             # between two calls of `traced`
 
 
 cdef struct Event:
@@ -56,6 +61,11 @@ cdef uint32_t LAST_VHOST = 0, LAST_QUEUE = 0
 cdef bint MUTED = False             # what is settled now was noted already
 cdef uint32_t TO = 0                # the connection that is given whole batches
 cdef object WAKE = None
+cdef uint32_t LOGGED = 0            # bits of the kinds that the log gets
+cdef uint32_t TRACED = 0            # bits of the kinds that are traced
+cdef uint64_t TRACED_BELOW = 0      # messages are in the sample whose hash is at most this
+cdef list TRACES = []
+cdef size_t TRACES_MISSED = 0
 cdef Target NOWHERE = Target(())
 
 memset(&EVENTS, 0, sizeof(EVENTS))
@@ -74,16 +84,19 @@ def keep(kinds) -> None:
     cdef uint32_t wanted = 0
     for kind in kinds:
         wanted |= <uint32_t>1 << <int>KINDS.index(kind)
-    EVENTS.kinds = wanted | <uint32_t>1 << GAP if wanted else 0
+    global LOGGED
+    LOGGED = wanted | <uint32_t>1 << GAP if wanted else 0
+    EVENTS.kinds = LOGGED | TRACED
 
 
 def kept() -> tuple:
-    return tuple([kind for number, kind in enumerate(KINDS) if number != GAP and EVENTS.kinds >> number & 1])
+    return tuple([kind for number, kind in enumerate(KINDS) if number != GAP and LOGGED >> number & 1])
 
 
 def stop() -> None:
-    global WAKE
-    EVENTS.kinds = 0
+    global WAKE, LOGGED
+    trace(0.0)
+    LOGGED = EVENTS.kinds = 0
     WAKE = None
     _forget()
 
@@ -94,7 +107,61 @@ def hold(bint held) -> None:
 
 
 def is_on() -> bool:
-    return EVENTS.kinds != 0
+    return LOGGED != 0
+
+
+def trace(double ratio) -> None:
+    global TRACED, TRACED_BELOW, TRACES, TRACES_MISSED
+    TRACED_BELOW = 0xFFFFFFFFFFFFFFFF if ratio >= 1.0 else <uint64_t>(ratio * 18446744073709551616.0)
+    TRACED = 0
+    if ratio > 0.0:
+        for kind in (PUBLISH, DELIVER, ACK, REQUEUE, DEAD_LETTER, DROP):
+            TRACED |= <uint32_t>1 << <int>kind
+    TRACES = []
+    TRACES_MISSED = 0
+    EVENTS.kinds = LOGGED | TRACED
+
+
+def traced() -> tuple:
+    global TRACES, TRACES_MISSED
+    found, missed = TRACES, TRACES_MISSED
+    TRACES = []
+    TRACES_MISSED = 0
+    if EVENTS.n == 0:
+        _forget()  # names that no block of the log will have
+    return found, missed
+
+
+cdef bint _is_sampled(uint32_t kind, uint64_t pos) noexcept:
+    """Whether this event is traced: the same for all of a message (the finalizer of splitmix64)."""
+    if not TRACED >> kind & 1:
+        return False
+    pos += <uint64_t>0x9E3779B97F4A7C15
+    pos = (pos ^ pos >> 30) * <uint64_t>0xBF58476D1CE4E5B9
+    pos = (pos ^ pos >> 27) * <uint64_t>0x94D049BB133111EB
+    return (pos ^ pos >> 31) <= TRACED_BELOW
+
+
+cdef int _trace(uint32_t kind, uint64_t pos, bint redelivered, str vhost, str queue, str connection, str user,
+                str detail) except -1:
+    global TRACES_MISSED
+    cdef timespec now
+    if len(TRACES) >= TRACES_MAX:
+        TRACES_MISSED += 1
+        return 0
+    clock_gettime(CLOCK_REALTIME, &now)
+    TRACES.append((now.tv_sec * <int64_t>1000000000 + now.tv_nsec, KINDS[kind], pos, redelivered, vhost, queue,
+                   connection, user, detail))
+    return 0
+
+
+cdef str _name(uint32_t number):
+    """The name with this number; of sampled messages only, so the search is no matter."""
+    if number:
+        for name, found in NUMBERS.items():
+            if found == number:
+                return name
+    return ""
 
 
 cdef void _forget() noexcept:
@@ -148,6 +215,12 @@ cdef int _of_queue(CursorState cursor) except -1:
 cdef int _note(uint32_t kind, CursorState cursor, uint64_t pos, bint redelivered, uint32_t connection,
                str detail) except -1:
     cdef Event* event
+    if _is_sampled(kind, pos):
+        queue = cursor.queue
+        _trace(kind, pos, redelivered, "" if queue is None else queue.vhost, "" if queue is None else queue.name,
+               _name(connection), "", detail or "")
+    if not LOGGED >> kind & 1:
+        return 0
     if LAST is not cursor:
         _of_queue(cursor)
     event = _place(kind)
@@ -171,10 +244,10 @@ cdef void note_message(uint32_t kind, CursorState cursor, uint64_t pos, str deta
 def note(str kind not None, *, vhost="", queue="", connection="", user="", detail="") -> None:
     cdef uint32_t number
     cdef Event* event
-    if EVENTS.kinds == 0:
+    if LOGGED == 0:
         return
     number = KINDS.index(kind)
-    if not EVENTS.kinds >> number & 1:
+    if not LOGGED >> number & 1:
         return
     event = _place(number)
     if event != NULL:
@@ -188,7 +261,12 @@ def note(str kind not None, *, vhost="", queue="", connection="", user="", detai
 def published(uint64_t first, uint64_t count, *, vhost="", connection="", user="", detail="") -> None:
     cdef uint32_t place, peer, who, how
     cdef Event* event
-    if not EVENTS.kinds >> PUBLISH & 1:
+    cdef uint64_t pos
+    if TRACED:
+        for pos in range(first, first + count):
+            if _is_sampled(PUBLISH, pos):
+                _trace(PUBLISH, pos, False, vhost, "", connection, user, detail)
+    if not LOGGED >> PUBLISH & 1:
         return
     place, peer, who, how = _number(vhost), _number(connection), _number(user), _number(detail)
     if EVENTS.n and count <= POSITIONS_MAX:
@@ -217,7 +295,7 @@ cdef str _peer(object consumer):
 
 
 def attached(str kind not None, queue not None, consumer) -> None:
-    if EVENTS.kinds:
+    if LOGGED:
         note(kind, vhost=queue.vhost, queue=queue.name, connection=_peer(consumer))
 
 

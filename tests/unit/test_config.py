@@ -42,7 +42,8 @@ def written(path: Path, text: str) -> Path:
 def test_the_sections_are_those_of_the_design() -> None:
     names = [section.name for section in dataclasses.fields(Config)]
     fronts = ["amqp", "mqtt", "http", "webhooks", "links", "management", "metrics", "native"]
-    assert names == ["server", "log", "cluster", "kafka", "events", "audit", "tls", *fronts, "auth", "oauth"]
+    last = ["auth", "oauth", "telemetry"]
+    assert names == ["server", "log", "cluster", "kafka", "events", "audit", "tls", *fronts, *last]
 
 
 @each_option()
@@ -74,6 +75,7 @@ def test_a_default_has_the_declared_type(option: Option) -> None:
             "bootstrap_servers",
             "bridges",
             "folders",
+            "headers",
             "scopes",
             "kinds",
             "options",
@@ -136,7 +138,8 @@ def test_the_section_mqtt_has_the_keys_and_defaults_of_the_front_end() -> None:
 @each_option()
 def test_every_option_is_read_by_the_part_it_is_for(option: Option) -> None:
     """An option that nothing reads would be ignored in silence. Declarations of options do not count."""
-    folders = ("log_core", "protocols", "router", "subscriptions", "src/penstock/cluster")
+    places = ("src/penstock/cluster", "src/penstock/telemetry")
+    folders = ("log_core", "protocols", "router", "subscriptions", *places)
     sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py*")]
     modules = ("server", "layer_options", "watches", "cli/serve")
     sources += [ROOT / f"src/penstock/{module}.py" for module in modules]

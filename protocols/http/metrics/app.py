@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.node.overview import memory_of
 from penstock.protocols.http.metrics import node, objects, whole
-from penstock.protocols.http.metrics.exposition import CONTENT_TYPE, Metric, of_one, written
+from penstock.protocols.http.metrics.exposition import CONTENT_TYPE, Histogram, Metric, of_one, written
 from penstock.protocols.http.metrics.own import own
 from penstock.protocols.http.server.app import HttpApp
 from penstock.protocols.http.server.messages import Request, Response
@@ -43,13 +43,8 @@ class _Pages:
     async def aggregated(self, request: Request) -> Response:
         self._check(request)
         api = self._api
-        moved = whole.totals(api)
-        return _page(
-            api,
-            "aggregated",
-            objects.aggregated(api, api.registry.connections(), moved),
-            (*whole.sizes(moved["amqp091"]), *own(api), *written("", node.started(api))),
-        )
+        metrics = objects.aggregated(api, api.registry.connections(), whole.totals(api))
+        return _page(api, "aggregated", metrics, written("", (*own(api), *node.started(api))))
 
     async def per_object(self, request: Request) -> Response:
         self._check(request)
@@ -72,6 +67,8 @@ class _Pages:
         return _page(self._api, "memory-breakdown", parts)
 
 
-def _page(api: Management, endpoint: str, metrics: Iterable[Metric], further: Iterable[str] = ()) -> Response:
+def _page(
+    api: Management, endpoint: str, metrics: Iterable[Metric | Histogram], further: Iterable[str] = ()
+) -> Response:
     lines = (*written("rabbitmq_", node.about(api, endpoint)), *written("rabbitmq_", metrics), *further)
     return Response(200, "".join(lines).encode(), CONTENT_TYPE)

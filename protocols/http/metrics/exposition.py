@@ -8,10 +8,11 @@ name{label="value",...} number
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["CONTENT_TYPE", "Kind", "Metric", "head", "labels_of", "metric", "of_one", "sample", "written"]
+__all__ = ["CONTENT_TYPE", "Histogram", "Kind", "Metric", "head", "labels_of", "of_one", "sample", "written"]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -30,15 +31,43 @@ class Metric(NamedTuple):
     """With their labels."""
 
 
+class Histogram(NamedTuple):
+    """A metric with one histogram, without the prefix of the page it goes on."""
+
+    name: str
+    text: str
+    labels: Mapping[str, str]
+    bounds: Sequence[str]
+    """The upper bounds of its buckets, as the page shows them; one more bucket has none."""
+    counts: Sequence[int]
+    """Of each bucket alone."""
+    total: float
+    """The sum of all values."""
+
+
 def of_one(name: str, kind: Kind, text: str, value: float) -> Metric:
     """A metric with one value and no labels."""
     return Metric(name, kind, text, [({}, value)])
 
 
-def written(prefix: str, metrics: Iterable[Metric]) -> Iterator[str]:
+def written(prefix: str, metrics: Iterable[Metric | Histogram]) -> Iterator[str]:
     """Their texts."""
     for one in metrics:
-        yield metric(prefix + one.name, one.kind, one.text, one.values)
+        if isinstance(one, Histogram):
+            yield _histogram(prefix + one.name, one)
+        else:
+            lines = [head(prefix + one.name, one.kind, one.text)]
+            lines += [sample(prefix + one.name, value, labels_of(labels)) for labels, value in one.values]
+            yield "".join(lines)
+
+
+def _histogram(name: str, one: Histogram) -> str:
+    lines = [head(name, "histogram", one.text)]
+    for bound, count in zip((*one.bounds, "+Inf"), accumulate(one.counts), strict=True):
+        lines.append(sample(f"{name}_bucket", count, labels_of({**one.labels, "le": bound})))
+    lines.append(sample(f"{name}_sum", one.total, labels_of(one.labels)))
+    lines.append(sample(f"{name}_count", sum(one.counts), labels_of(one.labels)))
+    return "".join(lines)
 
 
 def head(name: str, kind: Kind, text: str) -> str:
@@ -61,13 +90,6 @@ def sample(name: str, value: float, labels: str = "") -> str:
     else:
         shown = repr(value) if isinstance(value, float) else str(value)
     return f"{name}{labels} {shown}\n"
-
-
-def metric(name: str, kind: Kind, text: str, values: Iterable[tuple[Mapping[str, str], float]]) -> str:
-    """A whole metric."""
-    lines = [head(name, kind, text)]
-    lines += [sample(name, value, labels_of(labels)) for labels, value in values]
-    return "".join(lines)
 
 
 def _clean(value: str) -> str:

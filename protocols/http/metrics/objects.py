@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Final
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.queue_totals import queue_counters
 from penstock.protocols.http.metrics import node, whole
-from penstock.protocols.http.metrics.exposition import Kind, Metric, head, labels_of, sample, written
+from penstock.protocols.http.metrics.exposition import (
+    Histogram,
+    Kind,
+    Metric,
+    head,
+    labels_of,
+    sample,
+    written,
+)
 from penstock.protocols.http.metrics.own import own
 from penstock.protocols.http.shared.lag import heads_known
 from penstock.subscriptions.streams.lag import age_ms
@@ -276,14 +284,14 @@ async def per_object(api: Management) -> AsyncGenerator[bytes, None]:
     per_each = {prefixed for _, columns in _FAMILIES.values() for prefixed, *_ in columns}
     moved = whole.totals(api)
     shared = (one for one in aggregated(api, lives, moved) if one.name not in per_each)
-    yield "".join((*written("rabbitmq_", shared), *whole.sizes(moved["amqp091"]), *own(api))).encode()
+    yield "".join((*written("rabbitmq_", shared), *written("", own(api)))).encode()
     async for text in _families(api, _FAMILIES, "rabbitmq_", None):
         yield text
     yield "".join(written("rabbitmq_", node.about(api, "per-object"))).encode()
     yield "".join(written("", node.started(api))).encode()
 
 
-def aggregated(api: Management, lives: list[Live], moved: whole.ByProtocol) -> Iterator[Metric]:
+def aggregated(api: Management, lives: list[Live], moved: whole.ByProtocol) -> Iterator[Metric | Histogram]:
     """Everything that is one number for the gateway, or one per protocol and queue type."""
     yield from node.coarse(api)
     yield from node.limits(api)
@@ -296,6 +304,7 @@ def aggregated(api: Management, lives: list[Live], moved: whole.ByProtocol) -> I
     yield from whole.clients(lives, moved)
     yield from whole.logins(api)
     yield from whole.dead_letters(api)
+    yield whole.sizes(moved["amqp091"])
 
 
 async def detailed(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
 
 from penstock.protocols.http.management.context import Management, Replication
-from penstock.protocols.http.metrics.exposition import Kind, head, labels_of, metric, sample
+from penstock.protocols.http.metrics.exposition import Histogram, Kind, Metric, of_one
 from penstock.protocols.http.webhooks.endpoint import STATES, Outcome
 from penstock.protocols.links.link import Link, State
 from penstock.protocols.net.admission import LIMITS
@@ -15,11 +14,8 @@ from penstock.protocols.net.admission import LIMITS
 __all__ = ["own", "own_of_cluster"]
 
 
-def _one(name: str, kind: Kind, text: str, value: float) -> str:
-    return metric(name, kind, text, [({}, value)])
-
-
-def own(api: Management) -> Iterator[str]:
+def own(api: Management) -> Iterator[Metric | Histogram]:
+    """All of them, with their whole names."""
     log = api.broker.log
     logged = log.statistics()
     for name, kind, text in (
@@ -51,16 +47,16 @@ def own(api: Management) -> Iterator[str]:
         ("scrubbed_segments", "counter", "Closed segments that were read again to find damage"),
     ):
         suffix = "_total" if kind == "counter" else ""
-        yield _one(f"penstock_log_{name}{suffix}", kind, text, logged[name])  # type: ignore[arg-type]
+        yield of_one(f"penstock_log_{name}{suffix}", kind, text, logged[name])  # type: ignore[arg-type]
     paused = int(log.paused)
-    yield _one("penstock_publishers_paused", "gauge", "1 while publishers must wait", paused)
-    yield metric(
+    yield of_one("penstock_publishers_paused", "gauge", "1 while publishers must wait", paused)
+    yield Metric(
         "penstock_vhost_log_bytes",
         "gauge",
         "Bytes of a vhost's messages in the segment files of the log",
         [({"vhost": vhost.name}, log.held_bytes(vhost.lp)) for vhost in api.broker.vhosts.values()],
     )
-    yield metric(
+    yield Metric(
         "penstock_vhost_evicted_messages_total",
         "counter",
         "Messages that a vhost's backlog quota has let go of",
@@ -77,11 +73,11 @@ def own(api: Management) -> Iterator[str]:
         ),
     ):
         values = [({"quota": scope}, value) for scope, value in of.items()]
-        yield metric(f"penstock_publishers_{name}", kind, text, values)  # type: ignore[arg-type]
+        yield Metric(f"penstock_publishers_{name}", kind, text, values)  # type: ignore[arg-type]
     refused = Counter[str]()
     for _, listener in api.registry.listeners():
         refused.update(listener.refused)
-    yield metric(
+    yield Metric(
         "penstock_connections_refused_total",
         "counter",
         "Connections closed at once because of a limit, by its option",
@@ -92,10 +88,10 @@ def own(api: Management) -> Iterator[str]:
     if api.replication is not None:
         yield from own_of_cluster(api.replication)
     turns = api.broker.tick.turns
-    yield _one("penstock_turns_total", "counter", "Turns of the event loop that moved messages", turns)
+    yield of_one("penstock_turns_total", "counter", "Turns of the event loop that moved messages", turns)
 
 
-def own_of_cluster(replication: Replication) -> Iterator[str]:
+def own_of_cluster(replication: Replication) -> Iterator[Metric | Histogram]:
     """Of the owner of a cluster, and of its standbys."""
     figures = replication.statistics()
     for name, kind, text in (
@@ -114,34 +110,34 @@ def own_of_cluster(replication: Replication) -> Iterator[str]:
         ("files_sent_again", "counter", "Files that were sent once more, so that old entries could go"),
     ):
         suffix = "_total" if kind == "counter" else ""
-        yield _one(f"penstock_cluster_{name}{suffix}", kind, text, figures[name])  # type: ignore[arg-type]
-    yield from _answer_times(*replication.answer_times())
+        yield of_one(f"penstock_cluster_{name}{suffix}", kind, text, figures[name])  # type: ignore[arg-type]
+    yield _answer_times(*replication.answer_times())
     others = [({"node": node.node}, node) for node in replication.nodes if node.role != "owner"]
-    yield metric(
+    yield Metric(
         "penstock_cluster_standby",
         "gauge",
         "1 for a standby that follows the log, 0 for a node that is gone",
         [(labels, int(node.role == "standby")) for labels, node in others],
     )
-    yield metric(
+    yield Metric(
         "penstock_cluster_lag_entries",
         "gauge",
         "Entries of the log that a node has not",
         [(labels, node.lag_entries) for labels, node in others],
     )
-    yield metric(
+    yield Metric(
         "penstock_cluster_lag_bytes",
         "gauge",
         "Bytes of the entries that a node has not",
         [(labels, node.lag_bytes) for labels, node in others],
     )
-    yield metric(
+    yield Metric(
         "penstock_cluster_lag_seconds",
         "gauge",
         "Time since the oldest entry was written that a node has not",
         [(labels, node.lag_s) for labels, node in others],
     )
-    yield metric(
+    yield Metric(
         "penstock_cluster_seen_seconds",
         "gauge",
         "Age of what is known of a node",
@@ -149,10 +145,10 @@ def own_of_cluster(replication: Replication) -> Iterator[str]:
     )
 
 
-def _links(api: Management) -> Iterator[str]:
+def _links(api: Management) -> Iterator[Metric]:
     links = list(api.links)
     states = Counter((link.kind, link.state.value) for link in links)
-    yield metric(
+    yield Metric(
         "penstock_links",
         "gauge",
         "Links to other brokers by state",
@@ -164,7 +160,7 @@ def _links(api: Management) -> Iterator[str]:
         ("up", "gauge", "1 while a link moves messages", lambda link: int(link.state is State.RUNNING)),
     ]
     for name, kind, text, of in figures:
-        yield metric(
+        yield Metric(
             f"penstock_link_{name}",
             kind,
             text,
@@ -172,23 +168,19 @@ def _links(api: Management) -> Iterator[str]:
         )
 
 
-def _answer_times(bounds: Sequence[float], counts: Sequence[int], sum_s: float) -> Iterator[str]:
-    name = "penstock_cluster_answer_seconds"
-    yield head(name, "histogram", "Time from sending an entry to Kafka's answer")
-    for bound, count in zip((*map(str, bounds), "+Inf"), accumulate(counts), strict=True):
-        yield sample(f"{name}_bucket", count, labels_of({"le": bound}))
-    yield sample(f"{name}_sum", sum_s)
-    yield sample(f"{name}_count", sum(counts))
+def _answer_times(bounds: Sequence[float], counts: Sequence[int], sum_s: float) -> Histogram:
+    text = "Time from sending an entry to Kafka's answer"
+    return Histogram("penstock_cluster_answer_seconds", text, {}, [*map(str, bounds)], counts, sum_s)
 
 
-def _webhooks(api: Management) -> Iterator[str]:
+def _webhooks(api: Management) -> Iterator[Metric]:
     workers = list(api.webhooks)
     results = {one.value: 0 for one in Outcome}
     for worker in workers:
         for name, count in worker.counts.outcomes.items():
             results[name] += count
     told = "Requests to webhooks, by what came of them"
-    yield metric(
+    yield Metric(
         "penstock_webhook_attempts_total",
         "counter",
         told,
@@ -196,7 +188,7 @@ def _webhooks(api: Management) -> Iterator[str]:
     )
     states = Counter(worker.state for worker in workers)
     told = "Webhooks by state"
-    yield metric("penstock_webhooks", "gauge", told, [({"state": name}, states[name]) for name in STATES])
+    yield Metric("penstock_webhooks", "gauge", told, [({"state": name}, states[name]) for name in STATES])
     for name, kind, text, value in (
         ("delivered_total", "counter", "Messages delivered", sum(w.counts.delivered for w in workers)),
         ("dead_total", "counter", "Messages given up", sum(w.counts.dead for w in workers)),
@@ -208,4 +200,4 @@ def _webhooks(api: Management) -> Iterator[str]:
             sum(w.held for w in workers),
         ),
     ):
-        yield _one(f"penstock_webhook_{name}", kind, f"{text} by webhooks", value)  # type: ignore[arg-type]
+        yield of_one(f"penstock_webhook_{name}", kind, f"{text} by webhooks", value)  # type: ignore[arg-type]

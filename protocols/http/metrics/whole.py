@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.logins import PROTOCOLS
 from penstock.protocols.http.management.queue_totals import QueueSums
-from penstock.protocols.http.metrics.exposition import Kind, Metric, head, labels_of, of_one, sample
+from penstock.protocols.http.metrics.exposition import Histogram, Kind, Metric, of_one
 from penstock.protocols.net.connection_info import SIZES, Totals
 
 if TYPE_CHECKING:
@@ -252,14 +252,9 @@ def dead_letters(api: Management) -> Iterator[Metric]:
     yield Metric("global_messages_dead_lettered_confirmed_total", "counter", text, [(labels, confirmed)])
 
 
-def sizes(amqp: Totals) -> Iterator[str]:
+def sizes(amqp: Totals) -> Histogram:
     """The messages that AMQP clients published, by size."""
-    name = "rabbitmq_message_size_bytes"
-    yield head(name, "histogram", "Size of messages received from AMQP publishers")
-    count = 0
     assert len(_SIZE_LABELS) == len(SIZES)
-    for label, more in zip((*_SIZE_LABELS, "+Inf"), amqp.sizes, strict=True):
-        count += more
-        yield sample(f"{name}_bucket", count, labels_of({"protocol": "amqp091", "le": label}))
-    yield sample(f"{name}_sum", amqp.size_sum, labels_of({"protocol": "amqp091"}))
-    yield sample(f"{name}_count", count, labels_of({"protocol": "amqp091"}))
+    text = "Size of messages received from AMQP publishers"
+    labels = {"protocol": "amqp091"}
+    return Histogram("message_size_bytes", text, labels, _SIZE_LABELS, amqp.sizes, amqp.size_sum)

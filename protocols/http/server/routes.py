@@ -17,9 +17,11 @@ from typing import Final
 
 from penstock.protocols.http.server.messages import HttpError, Request, Response, split_target
 
-__all__ = ["Handler", "Routes"]
+__all__ = ["Around", "Handler", "Routes"]
 
 Handler = Callable[[Request], Awaitable[Response]]
+Around = Callable[[str, str, Handler], Handler]
+"""(method, path, handler) -> the handler that is called instead."""
 _Found = tuple[Sequence[str], Mapping[str, Sequence[str]], Mapping[str, str], Handler, bool]
 """Segments, query and names of a target, who serves it, and whether that is quick."""
 
@@ -44,7 +46,7 @@ class Routes:
     def __init__(self) -> None:
         self._root = _Node()
         self._found: dict[tuple[str, str], _Found] = {}
-        self.around: Callable[[str, str, Handler], Handler] | None = None
+        self.around: Around | None = None
         """The wrapper that is put around the handlers that are added from now on, by method and path."""
 
     def read_known(self, request: Request) -> bool:

@@ -37,6 +37,10 @@ def _serve(parsed: argparse.Namespace) -> int:
     from penstock import default_listeners, logs
 
     logs.configure(config.server.log_level, config.server.log_format)
+    if config.telemetry.endpoint:
+        from penstock.telemetry.packages import check
+
+        check(found)
     unavailable = default_listeners.unavailable(found)
     config = default_listeners.without(config, unavailable)
     if config.log.fsync == "never":

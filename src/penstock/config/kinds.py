@@ -32,6 +32,7 @@ __all__ = [
     "Names",
     "Networks",
     "Pairs",
+    "Part",
     "Seconds",
     "Share",
     "Switch",
@@ -303,6 +304,30 @@ class Share(Bytes):
 
     def short(self, value: object) -> str:
         return self.toml(value) if isinstance(value, float) else super().short(value)
+
+
+@dataclass(frozen=True)
+class Part(Kind):
+    """A part of a whole: a number in [0, 1]."""
+
+    def from_value(self, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise BadValue(f"{shown(value)} is not a number")
+        if not 0 <= value <= 1:
+            raise BadValue(f"{value:g} is out of range", f"choose {self.range()}")
+        return float(value)
+
+    def from_text(self, text: str) -> float:
+        try:
+            return self.from_value(float(text))
+        except ValueError:
+            raise BadValue(f"{shown(text)} is not a number") from None
+
+    def schema(self) -> dict[str, object]:
+        return {"type": "number", "minimum": 0, "maximum": 1}
+
+    def range(self) -> str:
+        return "0.0 to 1.0"
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from penstock.config.sections.mqtt import Mqtt
 from penstock.config.sections.native import Native
 from penstock.config.sections.oauth import OAuth
 from penstock.config.sections.server import Server
+from penstock.config.sections.telemetry import Telemetry
 from penstock.config.sections.tls import Tls
 from penstock.config.sections.webhooks import Webhooks
 from penstock.lazy_dataclass import dataclass
@@ -41,6 +42,7 @@ __all__ = [
     "Native",
     "OAuth",
     "Server",
+    "Telemetry",
     "Tls",
 ]
 
@@ -66,3 +68,4 @@ class Config:
     native: Native = field(default_factory=Native)
     auth: Auth = field(default_factory=Auth)
     oauth: OAuth = field(default_factory=OAuth)
+    telemetry: Telemetry = field(default_factory=Telemetry)

@@ -22,6 +22,7 @@ from penstock.log_core.maintenance._seal import Needs
 from penstock.log_core.replication.entries import EntryNewer, Kind, encode
 from penstock.log_core.replication.files import file_sizes
 from penstock.log_core.replication.owner import ANSWER_BOUNDS_S, boot_time
+from penstock.protocols.http.metrics.exposition import written
 from penstock.protocols.http.metrics.own import own_of_cluster
 from penstock.subscriptions.tick.tick import Tick
 from penstock.watches import keep_lease
@@ -297,7 +298,7 @@ def test_an_owner_knows_its_standbys_and_tells_them_in_metrics(
         wait_until(lambda: "no standby follows the log" in caplog.text)
         made("b")
         wait_until(lambda: [node.role for node in replica.nodes] == ["owner", "standby"])
-        told = "".join(own_of_cluster(replica))
+        told = "".join(written("", own_of_cluster(replica)))
         assert 'penstock_cluster_standby{node="b"} 1\n' in told
         assert 'penstock_cluster_lag_bytes{node="b"} ' in told
         assert 'penstock_cluster_lag_seconds{node="b"} 0.0\n' in told

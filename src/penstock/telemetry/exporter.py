@@ -1,0 +1,131 @@
+"""Sends traces and metrics to a collector, by the SDK of OpenTelemetry.
+
+The loop makes spans and reads metrics. Two threads send them: the SDK's for spans, one here for metrics. A
+collector that does not answer slows nobody: spans wait in a queue of 2,048, and what does not fit is gone;
+metrics that are still being sent are not sent again. The SDK logs what it could not send.
+
+The SDK also reads environment variables, such as OTEL_RESOURCE_ATTRIBUTES. The configuration has precedence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from penstock import __version__
+from penstock.protocols.http.metrics.exposition import Histogram, Metric
+from penstock.subscriptions.cursor import _events as events
+from penstock.telemetry.messages import Messages
+from penstock.telemetry.metrics import metrics_data
+from penstock.telemetry.requests import traced
+
+if TYPE_CHECKING:
+    from penstock.config.sections.telemetry import Telemetry
+    from penstock.protocols.http.server.routes import Handler
+    from penstock.router.broker import Broker
+
+__all__ = ["Exporter"]
+
+logger: Final = logging.getLogger("penstock.telemetry")
+
+_LOOK_S: Final = 0.1
+"""How often events of messages become spans; their messages must still be in memory then."""
+_ANSWER_S: Final = 10.0
+_STOP_S: Final = 5.0
+
+
+class Exporter:
+    """See the module. `serve` begins, when the HTTP front end knows it; `close` sends the rest."""
+
+    def __init__(self, options: Telemetry, broker: Broker, instance: str) -> None:
+        """`instance`: the name of this gateway among those that export."""
+        self._options = options
+        self._broker = broker
+        self._resource = Resource.create(
+            {
+                "service.name": "penstock",
+                "service.version": __version__,
+                "service.instance.id": instance,
+                "host.name": socket.gethostname(),
+            }
+        )
+        self._scope = InstrumentationScope("penstock", __version__)
+        headers = dict(_pair(one) for one in options.headers)
+        ca_file = options.ca_file or None
+        self._metrics = OTLPMetricExporter(
+            f"{options.endpoint}/v1/metrics", ca_file, headers=headers, timeout=_ANSWER_S
+        )
+        spans = OTLPSpanExporter(f"{options.endpoint}/v1/traces", ca_file, headers=headers, timeout=_ANSWER_S)
+        self._tracers = TracerProvider(ALWAYS_ON, self._resource, shutdown_on_exit=False)
+        self._tracers.add_span_processor(BatchSpanProcessor(spans))
+        self._tracer = self._tracers.get_tracer("penstock", __version__)
+        headers_of = broker.headers_of
+        assert headers_of is not None, "the composition root sets it"
+        self._messages = Messages(self._tracer, broker.log.cache, headers_of)
+        self._thread = ThreadPoolExecutor(1, "penstock-telemetry")
+        self._sending: Future[object] | None = None
+        self._start_ns = time.time_ns()
+        self._read: Callable[[], Iterable[Metric | Histogram]] = tuple
+
+    # For the HTTP front end
+
+    def around(self, method: str, path: str, handler: Handler) -> Handler:
+        """The handler of a route of the management API, traced."""
+        return traced(self._tracer, method, path, handler)
+
+    def reads(self, metrics: Callable[[], Iterable[Metric | Histogram]]) -> None:
+        """Have what these are sent from now on."""
+        self._read = metrics
+
+    # Life
+
+    def serve(self) -> None:
+        """Trace messages, and send metrics, from now on."""
+        tick = self._broker.tick
+        events.trace(self._options.message_ratio)
+        tick.every(self._options.metrics_every_s, self._send_metrics)
+        if self._options.message_ratio:
+            tick.every(_LOOK_S, self._look)
+
+    def _look(self) -> None:
+        found, missed = events.traced()
+        self._messages.take(found)
+        if missed:
+            logger.warning("%d events of messages were not traced: lower telemetry.message_ratio", missed)
+
+    def _send_metrics(self) -> None:
+        if self._sending is not None and not self._sending.done():
+            logger.warning("metrics are left out: the collector has not answered the last ones")
+            return
+        data = metrics_data(self._read(), self._resource, self._scope, self._start_ns, time.time_ns())
+        self._sending = self._thread.submit(self._metrics.export, data)
+
+    async def close(self) -> None:
+        """Send what there is, for some seconds at most."""
+        self._look()
+        events.trace(0.0)
+        self._send_metrics()
+        self._thread.submit(self._tracers.shutdown)
+        ended = self._thread.submit(self._metrics.shutdown)
+        await asyncio.wait([asyncio.wrap_future(ended)], timeout=_STOP_S)
+        if not ended.done():
+            logger.warning("the collector has not answered: the last traces and metrics are lost")
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _pair(header: str) -> tuple[str, str]:
+    name, _, value = header.partition("=")
+    return name.strip(), value.strip()

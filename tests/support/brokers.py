@@ -94,7 +94,7 @@ class Broker:
     speaks: frozenset[str] = frozenset()
     """The protocols it serves: a subset of {"amqp", "mqtt"}."""
 
-    start_timeout_s = 120.0
+    start_timeout_s = 300.0
     stop_timeout_s = 60.0
     clean_exit_codes: frozenset[int] = frozenset({0})
 
@@ -309,7 +309,6 @@ class RabbitMQ(Broker):
 
     name = "rabbitmq"
     speaks = frozenset({"amqp"})
-    start_timeout_s = 180.0
 
     def __init__(self, folder: Path, *, plugins: tuple[str, ...] = (), peer: RabbitMQ | None = None) -> None:
         super().__init__(folder)

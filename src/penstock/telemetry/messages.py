@@ -26,7 +26,7 @@ from penstock.log_core.batch._batch import MQTT5, RECORDS, Record
 from penstock.protocols.properties.blocks import decode_key
 
 if TYPE_CHECKING:
-    from penstock.log_core.reading._cache import Cache
+    from penstock.log_core.reading._tail import Cache
     from penstock.subscriptions.cursor._events import Traced
 
 __all__ = ["Messages"]

@@ -17,7 +17,8 @@ fault are the longest time without any confirm (`service`), the longest of a pub
     freeze     it is stopped by SIGSTOP until another node serves, then goes on
     cut        its links to Kafka pass nothing until another node serves (penstock alone)
 
-RabbitMQ has one process for each node, so `machine` is its `kill`.
+RabbitMQ has one process for each node, so `machine` is its `kill`. Both systems are warmed up with 1,000 lone
+messages per second for 45 s: Java compiles Kafka's code while it serves.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from pathlib import Path
 
 from bench.kafka import HEAP, VERSION, jars
 from bench.load_amqp import CONFIRM_BYTES, UNBLOCKED, Client, confirmed, message
+from bench.publish_latency import probe
 from bench.report import machine
 from tests.cluster import faults
 from tests.support.brokers import BrokerFailed, RabbitMQ
@@ -48,6 +50,7 @@ EACH_S = 0.02
 SILENT_S = 1.0
 """A publisher that hears nothing for so long goes to the next node."""
 WINDOW = 50
+WARM_EACH_S = 0.001
 STEADY_S = 2.0
 """Every publisher gets confirms for so long before a fault, and behind it."""
 LIMIT_S = 120.0
@@ -136,8 +139,9 @@ class System:
     """Each does one fault, waits until all is as before, and tells the number of the node that failed."""
 
 
-def measure(system: System, kinds: Sequence[str], times: int) -> dict[str, Gaps]:
-    """Each kind of fault so often."""
+def measure(system: System, kinds: Sequence[str], times: int, warm_s: float) -> dict[str, Gaps]:
+    """Each kind of fault so often, behind `warm_s` seconds of lone messages."""
+    probe(system.ports[0], warm_s, each_s=WARM_EACH_S, size=100, quorum=system.quorum)
     order = system.ports
     publishers = [
         Publisher([*order[number:], *order[:number]], quorum=system.quorum) for number in range(len(order))
@@ -289,6 +293,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=10, help="of each fault (default 10)")
     parser.add_argument("--only", default=",".join(SYSTEMS), help="systems, separated by commas")
     parser.add_argument("--faults", default=",".join(FAULTS), help="kinds, separated by commas")
+    parser.add_argument("--warm", type=float, default=45.0, help="seconds of lone messages before")
     parser.add_argument("--jars", type=Path, default=Path("build/kafka"))
     parser.add_argument("--data", metavar="DIR", help="where the data goes")
     options = parser.parse_args()
@@ -298,7 +303,7 @@ def main() -> int:
     for name in options.only.split(","):
         with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=options.data) as place:
             with SYSTEMS[name](Path(place), options) as system:
-                found = measure(system, options.faults.split(","), options.times)
+                found = measure(system, options.faults.split(","), options.times, options.warm)
         for kind, gaps in found.items():
             columns = [
                 f"{sorted(each)[len(each) // 2]:.2f} / {max(each):.2f} s"

@@ -85,8 +85,14 @@ class FrontEnd:
         """
         section = section or self._section
         shared = self._context.handover is not None
-        listening = listening_socket(section, address.host, address.port, option=option, shared=shared)
+        opened = self._context.open_sockets.pop(f"{section}.{option}", None)
+        if opened is None:
+            listening = listening_socket(section, address.host, address.port, option=option, shared=shared)
+        else:
+            listening = opened.listening
         self._listen(name, listening, factory, tls, websocket)
+        if opened is not None:
+            self.listeners[name].welcome(opened.clients)
         port = self.listeners[name].port  # which the system may have chosen
         self._sockets[name] = partial(
             listening_socket, section, address.host, port, option=option, shared=shared

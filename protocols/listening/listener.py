@@ -19,7 +19,7 @@ import math
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.config import Address
@@ -176,16 +176,29 @@ class Listener:
                 return
             if accepted is None:
                 return
-            fd, host, port = accepted
-            if self._max and len(self.connections) + len(self._announced) >= self._max:
-                self._refuse(fd, MAX_CONNECTIONS)
-            elif self._admission.is_proxy(host):
-                given = socket.socket(fileno=fd)
-                task = self._loop.create_task(self._from_proxy(given, host, port))
-                self._announced.add(task)
-                task.add_done_callback(self._announced.discard)
+            self._take(*accepted)
+
+    def welcome(self, clients: Iterable[socket.socket]) -> None:
+        """Go on with clients that were accepted before this listener was made, which owns them now."""
+        for client in clients:
+            try:
+                host, port = client.getpeername()[:2]
+            except OSError:  # it is gone
+                client.close()
             else:
-                self._let_in(fd, host, port)
+                self._take(client.detach(), host, port)
+
+    def _take(self, fd: int, host: str, port: int) -> None:
+        """Go on with a socket that was accepted."""
+        if self._max and len(self.connections) + len(self._announced) >= self._max:
+            self._refuse(fd, MAX_CONNECTIONS)
+        elif self._admission.is_proxy(host):
+            given = socket.socket(fileno=fd)
+            task = self._loop.create_task(self._from_proxy(given, host, port))
+            self._announced.add(task)
+            task.add_done_callback(self._announced.discard)
+        else:
+            self._let_in(fd, host, port)
 
     async def _from_proxy(self, accepted: socket.socket, host: str, port: int) -> None:
         """Read for whom a trusted proxy speaks, then go on as if that one had come."""

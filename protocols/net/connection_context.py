@@ -12,6 +12,7 @@ from penstock.lazy_dataclass import dataclass
 from penstock.protocols.net.admission import Admission
 from penstock.protocols.net.buffers import Buffers
 from penstock.protocols.net.login_timeout import LoginTimes
+from penstock.protocols.net.open_socket import OpenSocket
 from penstock.protocols.net.process_context import ProcessContext
 from penstock.protocols.workers.handover import HandoverSockets
 from penstock.router.limits.rate_quotas import Rates
@@ -68,6 +69,8 @@ class ConnectionContext:
     """Names of this gateway in URLs; see `browser.own_host`."""
     rates: Rates | None = None
     """How much clients may publish per second; None: as much as they like."""
+    open_sockets: dict[str, OpenSocket] = field(default_factory=dict)
+    """As of `ProcessContext`."""
     logins: LoginTimes = field(init=False)
     """Of the connections whose client is not known yet."""
 
@@ -124,4 +127,5 @@ def wire(
         shared.handover,
         shared.host_names,
         broker.rates,
+        shared.open_sockets,
     )

@@ -7,6 +7,7 @@ from dataclasses import field
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.net.admission import Admission
 from penstock.protocols.net.buffers import Buffers
+from penstock.protocols.net.open_socket import OpenSocket
 from penstock.protocols.tls.contexts import Tls
 from penstock.protocols.workers.handover import HandoverSockets
 
@@ -25,5 +26,7 @@ class ProcessContext:
     """Names of this gateway in URLs, in lower case; see `browser.own_host`."""
     handover: HandoverSockets | None = None
     """The ways to the other workers of the gateway; None: there are none."""
+    open_sockets: dict[str, OpenSocket] = field(default_factory=dict)
+    """By `section.option`; a listener takes its own out."""
     name: str = "penstock"
     """Of the gateway, for its peers."""

@@ -136,9 +136,10 @@ class Users:
         self._remembered: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="penstock-login")
         self._tickets: dict[bytes, tuple[str, float]] = {}
-        self._waiting = 0
         self._verifiers = (-1, False)
         """`changes` when it was asked whether all have verifiers, and the answer."""
+        self._verifying: dict[tuple[bytes, str], asyncio.Future[bool]] = {}
+        """Passwords that a thread looks at: clients with the same one wait for the same thread."""
         self.changes = 0
         """Grows with every change of a user: a login that was right before it may not be right any more."""
         self.on_changed: list[Callable[[], None]] = []
@@ -337,15 +338,17 @@ class Users:
         known = self._remembered.get(memo)
         if known is not None and known[0] > self._clock() and hmac.compare_digest(known[1], stored):
             return True
-        if self._waiting >= _WAITING_MAX:
-            raise AuthenticationRefused(username, "busy")
-        self._waiting += 1
-        try:
-            right = await asyncio.get_running_loop().run_in_executor(
+        key = (memo, stored)
+        verifying = self._verifying.get(key)
+        if verifying is None:
+            if len(self._verifying) >= _WAITING_MAX:
+                raise AuthenticationRefused(username, "busy")
+            verifying = asyncio.get_running_loop().run_in_executor(
                 self._executor, verify_password, stored, password
             )
-        finally:
-            self._waiting -= 1
+            self._verifying[key] = verifying
+            verifying.add_done_callback(lambda _: self._verifying.pop(key))
+        right = await asyncio.shield(verifying)
         if right:
             self._remembered[memo] = (self._clock() + _REMEMBERED_S, stored)
             self._remembered.move_to_end(memo)

@@ -341,6 +341,7 @@ async def running(
         ),
         host_names=frozenset(name.lower() for name in config.server.host_names),
         handover=None if crew is None else crew.handover,
+        open_sockets={} if replica is None else replica.open_sockets,
         name=gateway_name(config, replica),
     )
     broker.headers_of = headers_of

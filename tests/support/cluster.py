@@ -32,14 +32,20 @@ SMALL_HEAP = ("-Xms192m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel
 class Node(Gateway):
     """One node. It serves when it is a standby, which passes clients on, or the owner."""
 
+    _killed_at = 0
+    """Size of its log when its process was killed."""
+
     def serving(self) -> bool:
         return "standby node=" in self.log_text() or super().serving()
 
     @property
     def is_owner(self) -> bool:
-        """Whether the newest process of this node has said that it is the owner."""
-        text = self.log_text()
-        return text.rfind("\nready ") > text.rfind("standby node=")
+        """Whether the newest process of this node has said that it is the owner, and was not killed."""
+        with suppress(FileNotFoundError), self.log_path.open("rb") as log:
+            log.seek(max(self._log_offset, self._killed_at))
+            text = log.read()
+            return text.rfind(b"\nready ") > text.rfind(b"standby node=")
+        return False
 
     @property
     def listener_ports(self) -> dict[str, int]:
@@ -62,6 +68,8 @@ class Node(Gateway):
         """Send a signal to the process that serves, not to its supervisor."""
         for pid in self.children():
             os.kill(pid, number)
+        if number == signal.SIGKILL:
+            self._killed_at = self.log_path.stat().st_size
 
     def kill_machine(self) -> None:
         """Kill all processes of the node at once."""

@@ -82,7 +82,7 @@ class EchoServer:
         loop = asyncio.get_running_loop()
         log = NoLog()
         logger = logging.getLogger("penstock.test")
-        context = ConnectionContext(
+        self.context = context = ConnectionContext(
             loop, log, Tick(log, loop), limits or Limits(), logger, buffers=buffers or Buffers()
         )
 
@@ -90,6 +90,7 @@ class EchoServer:
             self.made.append(Echo(context))
             return self.made[-1]
 
+        self.make = make
         listening = listening_socket(front_end, "127.0.0.1", 0, option=option)
         self.listener = Listener(listening, make, context, **layers)
 

@@ -26,6 +26,7 @@ from penstock.log_core.files.layout import Folder
 from penstock.log_core.files.lock import Lock
 from penstock.log_core.replication.entries import VERSION
 from penstock.log_core.replication.kafka import KafkaJournal
+from penstock.protocols.net.open_socket import OpenSocket
 
 __all__ = ["run_node"]
 
@@ -61,10 +62,12 @@ def run_node(config: Config, serve: Serve, tell: Callable[[str], object]) -> int
         lock = Lock(folder.lock)
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                claimed = runner.run(_stand_by(config, journal, root, tell))
+                claimed, open_sockets = runner.run(_stand_by(config, journal, root, tell))
         finally:
             lock.release()
         if claimed is None:
+            for each in open_sockets.values():
+                each.close()
             return 0
         tell(f"owner {claimed.claim}")
         replica = Replica(
@@ -72,6 +75,7 @@ def run_node(config: Config, serve: Serve, tell: Callable[[str], object]) -> int
             root,
             claimed,
             on_serving=lambda serves: tell(f"reaches {serves:d}"),
+            open_sockets=open_sockets,
             lease_s=config.cluster.lease_s,
             stop_s=config.server.drain_timeout_s,
             spare_bytes=config.kafka.spare_bytes,
@@ -102,7 +106,8 @@ def _identity(config: Config) -> dict[str, object]:
 
 async def _stand_by(
     config: Config, journal: KafkaJournal, root: Path, tell: Callable[[str], object]
-) -> Claimed | None:
+) -> tuple[Claimed | None, dict[str, OpenSocket]]:
+    """Follow the log until this node owns it, or is stopped; the sockets of its listeners, still open."""
     loop = asyncio.get_running_loop()
     relay = Relay(config)
     standby = Standby(
@@ -134,9 +139,11 @@ async def _stand_by(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, standby.stop)
-    addresses = await relay.start()
+    addresses = relay.start()
     try:
         threading.Thread(target=run, name="penstock-standby", daemon=True).start()
-        return await ended
-    finally:
+        claimed = await ended
+    except BaseException:
         await relay.stop()
+        raise
+    return claimed, await relay.release()

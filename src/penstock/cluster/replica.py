@@ -23,6 +23,7 @@ from penstock.log_core.replication.mirror import sync_all
 from penstock.log_core.replication.owner import ANSWER_BOUNDS_S, Owner, boot_time
 from penstock.log_core.replication.position import Begin
 from penstock.logs import fields
+from penstock.protocols.net.open_socket import OpenSocket
 
 __all__ = ["Replica"]
 
@@ -33,6 +34,8 @@ _LOOK_S: Final = 0.1
 _NOTE_EACH_S: Final = 1.0
 _TRIM_EACH_S: Final = 5.0
 _LOOK_AT_NODES_S: Final = 5.0
+_LOOK_FIRST_S: Final = 0.5
+"""The same of a new owner, until it has named a standby to be the next one."""
 _LAG_WARN_S: Final = 30.0
 
 
@@ -46,12 +49,15 @@ class Replica:
         claimed: Claimed,
         *,
         on_serving: Callable[[bool], object] = lambda serves: None,
+        open_sockets: dict[str, OpenSocket] | None = None,
         lease_s: float,
         stop_s: float,
         spare_bytes: int,
     ) -> None:
-        """`on_serving` is told whether messages are handed out; `lease_s`: as cluster.lease_s; `stop_s`: a
-        stop waits so many seconds for Kafka; `spare_bytes`: as kafka.spare_bytes."""
+        """`on_serving` is told whether messages are handed out; `open_sockets`: of the standby's listeners,
+        for the gateway's; `lease_s`: as cluster.lease_s; `stop_s`: a stop waits so many seconds for Kafka;
+        `spare_bytes`: as kafka.spare_bytes."""
+        self.open_sockets: Final = open_sockets or {}
         self._on_serving = on_serving
         self._serves = False
         position = claimed.position
@@ -162,14 +168,19 @@ class Replica:
 
     def _look_at_nodes(self) -> None:
         """A thread of its own, since Kafka may not answer for a while."""
-        alone = False
-        while not self._ends.wait(_LOOK_AT_NODES_S) and self.owner.failed is None:
+        alone, next_owner, began = False, "", time.monotonic()
+        while True:
+            is_new = not next_owner and time.monotonic() - began < _LOOK_AT_NODES_S
+            ends = self._ends.wait(_LOOK_FIRST_S if is_new else _LOOK_AT_NODES_S)
+            if ends or self.owner.failed is not None:
+                return
             try:
                 self.nodes = status(self._journal).nodes
             except JournalFailed as error:
                 _LOG.debug("the nodes are not known: %s", error)
                 continue
-            self._beat = self._sign(heir(self.nodes))
+            next_owner = heir(self.nodes)
+            self._beat = self._sign(next_owner)
             for node in self.nodes:
                 lags = node.role == "standby" and node.lag_s > _LAG_WARN_S
                 if lags and node.node not in self._lagging:

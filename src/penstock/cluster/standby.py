@@ -195,6 +195,13 @@ class Standby:
             while self._ends_seen and self._ends_seen[0][1] <= mirror.position.offset:
                 self._ends_seen.popleft()
             self._note(mirror)
+            if self._released and self._is_heir and not mirror.position.missing:
+                # A release is the last entry of an owner: this node has all of them.
+                claimed = self._claim(follower, mirror)
+                if claimed is not None:
+                    return claimed
+                self._silent_s = 0.0
+                continue
             if not self._due():
                 continue
             bounds = self._bounds(follower)
@@ -209,8 +216,6 @@ class Standby:
                 continue
             due = max(self._suspect_s, suspect_least_s(self._lease_s)) + delay
             if self._sends_folder:
-                due = 0.0
-            elif self._released and self._is_heir:
                 due = 0.0
             elif self._released and not self._heir:
                 due = delay * _SPREAD_RELEASED_S / _SPREAD_S + (_HEIR_FIRST_S if self._named else 0.0)
@@ -278,16 +283,19 @@ class Standby:
             if verdict is Verdict.SKIP:
                 continue
             counted = True
-            self._released = verdict is Verdict.RELEASED
+            if verdict in (Verdict.RELEASED, Verdict.CLAIMED):
+                # An entry of a process that died may come behind the release in its name, which still holds.
+                self._released = verdict is Verdict.RELEASED
             if verdict is Verdict.CLAIMED:
                 if offset != self._claimed_at:
                     self._heir = ""
                 mirror.position.missing = int(json.loads(bytes(entry.payload)).get("files", 0))
-            if entry.kind in (Kind.CLAIM, Kind.BEAT):
-                self._heard(mirror.position.claim, bytes(entry.payload))
+            if verdict is Verdict.CLAIMED and offset == self._claimed_at:
+                self._forget_owner()  # clients of a node that claimed a moment before wait for this one
+            elif entry.kind in (Kind.CLAIM, Kind.BEAT):
+                self._heard(offset, mirror.position.claim, bytes(entry.payload))
             elif verdict is Verdict.RELEASED:
-                self._told_of, self._told = -1, b""
-                self._on_owner(None)
+                self._forget_owner()
         return counted
 
     def _asked(self, offset: int, request: dict[str, str]) -> None:
@@ -298,20 +306,31 @@ class Standby:
             self._asks_from = offset + 1
             raise Trimmed("an administrator asked for it")
 
-    def _heard(self, claim: int, identity: bytes) -> None:
-        """The owner told who it is. A reader that began behind its CLAIM learns it from a BEAT."""
+    def _heard(self, offset: int, claim: int, identity: bytes) -> None:
+        """The owner told who it is. A reader that began behind its CLAIM learns it from a BEAT.
+
+        Owners of the time before this process are not told of: two standbys could pass clients on to each
+        other.
+        """
         if claim == self._claimed_at or identity == self._told:
             return
-        self._told = identity
         owner = json.loads(identity)
         self._named = str(owner.get("heir", ""))
+        self._claims = int(owner.get("claims", 0))
+        self._lease_s = float(owner.get("lease_s", 0.0))
+        if offset < self._asks_from:
+            return
+        self._told = identity
         if claim == self._told_of:
             return
         self._told_of = claim
-        self._claims = int(owner.get("claims", 0))
-        self._lease_s = float(owner.get("lease_s", 0.0))
         _LOG.info("follows an owner", extra=fields(node=owner.get("node"), offset=claim))
         self._on_owner(owner)
+
+    def _forget_owner(self) -> None:
+        if self._told_of >= 0:
+            self._told_of, self._told = -1, b""
+            self._on_owner(None)
 
     def _note(self, mirror: Mirror) -> None:
         now = time.monotonic()
@@ -330,14 +349,20 @@ class Standby:
         self._identity["claims"] = self._claims + 1
         payload = json.dumps({**self._identity, "files": files}).encode()
         sent_at = boot_time()
-        claim = self._claimed_at = self._journal.claim(encode(Kind.CLAIM, 0, 0, payload=payload))
+        raw = encode(Kind.CLAIM, 0, 0, payload=payload)
+        claim = self._claimed_at = self._journal.claim(raw)
+        is_heir, expected = self._is_heir, mirror.position.offset
         try:
+            if is_heir and claim == expected:
+                self._take([(claim, raw)], mirror)  # there is nothing to read before it
             # A little longer than needed: of nodes that claim at once, only the last one begins to serve.
             until = math.inf
-            while time.monotonic() < until and not self._stopping.is_set():
-                self._take(follower.poll(_RIVALS_S / 5), mirror)
+            while not self._stopping.is_set():
                 if until == math.inf and mirror.position.offset > claim:
-                    until = time.monotonic() + (0.0 if self._is_heir else _RIVALS_S)
+                    until = time.monotonic() + (0.0 if is_heir else _RIVALS_S)
+                if time.monotonic() >= until:
+                    break
+                self._take(follower.poll(_RIVALS_S / 5), mirror)
         except StartError:  # another node claimed first: it can go on
             self._journal.hint(encode(Kind.RELEASE, claim, 0))
             raise

@@ -254,6 +254,44 @@ def test_a_released_log_goes_to_the_standby_that_its_owner_named(
     assert [node.claimed is not None for node in others] == [False, True, False]
 
 
+def test_a_node_with_the_later_claim_knows_no_other_owner(made: Callable[..., Node]) -> None:
+    """Or two standbys that claimed at once would pass clients on to each other."""
+    with made("a").serving():
+        second = made("b")
+        wait_until(lambda: second.known == ["a"])
+        claim = second.journal.claim
+
+        def later(raw: bytes) -> int:
+            second.journal.partition.put(encode(Kind.CLAIM, 0, 0, payload=b'{"node": "x"}'))
+            return claim(raw)
+
+        second.journal.claim = later  # type: ignore[method-assign]
+    wait_until(lambda: second.claimed)
+    assert second.known == ["a", None, "x", None]
+
+
+def test_a_node_is_told_of_no_owner_of_the_time_before_it(made: Callable[..., Node]) -> None:
+    """That one may be a standby by now, which passes clients on to this node."""
+    with made("a").serving():
+        pass
+    second = made("b")
+    wait_until(lambda: second.claimed)
+    assert second.known == []
+
+
+def test_an_entry_behind_the_release_of_a_dead_process_takes_nothing_back(made: Callable[..., Node]) -> None:
+    """Its last entries may be on their way while its supervisor releases the log."""
+    first = made("a")
+    with first.serving() as (replica, _):
+        second = made("b", suspect_s=600.0)
+        wait_until(lambda: second.known == ["a"])
+        partition, owner = first.journal.partition, replica.owner
+        with partition.lock:
+            partition.entries.append(encode(Kind.RELEASE, owner.claim, 0))
+            partition.entries.append(encode(Kind.BEAT, owner.claim, owner.last + 1, payload=b'{"node": "a"}'))
+        wait_until(lambda: second.claimed)
+
+
 def test_the_standby_that_is_least_behind_is_to_be_the_next_owner() -> None:
     def node(name: str, role: str, lag: int, seen_s: float = 0.5) -> NodeStatus:
         return NodeStatus(name, role, 0, 0, lag, 0, 0.0, seen_s, 1, {})

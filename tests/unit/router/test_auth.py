@@ -129,6 +129,20 @@ async def test_a_storm_of_reconnects_is_verified_once_a_minute(world: World) -> 
     assert len(world.verified) == 4
 
 
+async def test_clients_that_come_at_once_wait_for_the_same_verification(world: World) -> None:
+    """As all of them do when another node takes over; each with another password has its own."""
+    logins = [world.users.authenticate("ann", b"secret", True) for _ in range(300)]
+    first = asyncio.gather(*logins)
+    await asyncio.sleep(0)
+    gone = asyncio.ensure_future(world.users.authenticate("ann", b"secret", True))
+    await asyncio.sleep(0)
+    gone.cancel()  # a client that goes takes nothing from the others
+    refusals = [world.refused("ann", b"mistaken", loopback=True) for _ in range(2)]
+    assert await asyncio.gather(*refusals) == ["credentials"] * 2
+    assert {identity.username for identity in await first} == {"ann"}
+    assert len(world.verified) == 2
+
+
 async def test_a_login_after_ten_failures_waits_for_its_turn(world: World) -> None:
     """Whether its password is right, wrong, remembered, or of nobody: the wait tells nothing."""
 

@@ -412,7 +412,7 @@ class _Follower:
                 "fetch.wait.max.ms": 25,
                 "fetch.error.backoff.ms": 50,
                 "fetch.message.max.bytes": 8 * 1024 * 1024,
-                "queued.max.messages.kbytes": 32768,
+                "queued.max.messages.kbytes": 16384,
                 # A full queue is not looked at again for so long; the default of 1 s makes a rebuild wait.
                 "fetch.queue.backoff.ms": 5,
                 "check.crcs": False,

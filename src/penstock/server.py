@@ -41,7 +41,7 @@ from penstock.log_core.batch._batch import EVENTS
 from penstock.log_core.log import Log
 from penstock.log_core.replication.position import forget_journal
 from penstock.log_core.wal._committer import Committer
-from penstock.memory import MemoryAlarm, give_back, return_large_blocks
+from penstock.memory import MemoryAlarm, give_back, keep_large_blocks, return_large_blocks
 from penstock.protocols.amqp import endpoint as amqp
 from penstock.protocols.amqp.codec.errors import answer
 from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties, headers_of
@@ -171,6 +171,7 @@ def _serve_node(config: Config, load: Callable[[], Config] | None) -> int:
     from penstock.cluster.supervisor import child_pipe
 
     _allow_open_files()
+    keep_large_blocks()
     # A standby has time for it: an owner that starts then walks only what is new.
     gc.collect()
     gc.freeze()

@@ -109,10 +109,11 @@ def run(
     kinds: tuple[str, ...] = KINDS,
     per_s: float = 100.0,
     sdk: bool = True,
+    has_lease: bool = True,
 ) -> Report:
     """Do the faults in turn over brokers that serve; the verdict. The nodes are ended.
 
-    `kinds`, `per_s`: of the streams; `sdk`: with its work, too.
+    `kinds`, `per_s`: of the streams; `sdk`: with its work, too; `has_lease`: as of `Node`.
     """
     report = Report()
     with ExitStack() as ends:
@@ -120,6 +121,7 @@ def run(
             folder, brokers, names, network, **{"cluster.name": cluster, "kafka.spare_bytes": "1MiB"}
         )
         for node in nodes:
+            node.has_lease = has_lease
             for listener in ("native.listen", "http.listen"):
                 node.settings[listener] = f"127.0.0.1:{free_port()}"
         if network is not None:
@@ -275,6 +277,9 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--rate", type=float, default=100.0, help="messages per second of each stream")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument(
+        "--without-lease", action="store_true", help="owners hand out messages while Kafka is silent"
+    )
     parser.add_argument("--only", default="", help="names of faults, separated by commas")
     parser.add_argument("--jars", type=Path, default=Path("build/kafka"))
     options = parser.parse_args()
@@ -305,6 +310,7 @@ def main() -> int:
                 network=network,
                 cluster=f"round{number}",
                 per_s=options.rate,
+                has_lease=not options.without_lease,
             )
             print(f"round {number}: {report}", flush=True)
             good &= report.ok

@@ -26,14 +26,23 @@ __all__ = [
     "wait_for_owner",
 ]
 
+WITHOUT_LEASE = Path(__file__).with_name("without_lease")
 SMALL_HEAP = ("-Xms192m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class Node(Gateway):
     """One node. It serves when it is a standby, which passes clients on, or the owner."""
 
+    has_lease = True
+    """False: its owner never stops to hand out messages while Kafka is silent."""
     _killed_at = 0
     """Size of its log when its process was killed."""
+
+    def environment(self) -> Mapping[str, str]:
+        found = dict(super().environment())
+        if not self.has_lease:
+            found["PYTHONPATH"] = f"{WITHOUT_LEASE}{os.pathsep}{found['PYTHONPATH']}"
+        return found
 
     def serving(self) -> bool:
         return "standby node=" in self.log_text() or super().serving()

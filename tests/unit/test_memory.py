@@ -105,3 +105,24 @@ print((used_bytes() - before) >> 20)
 """
     grown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert int(grown) < 8
+
+
+def test_a_standby_uses_large_blocks_again() -> None:
+    """Their pages are made once, not each time. As an owner, it gives them back."""
+    program = """
+import resource
+from penstock.memory import keep_large_blocks, return_large_blocks
+def faults(size):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        bytearray(size)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+assert keep_large_blocks()
+bytearray(4 << 20)
+kept = faults(4 << 20)
+assert return_large_blocks()
+print(kept, faults(4 << 20))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    kept, returned = map(int, done.stdout.split())
+    assert kept < 500 < returned

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from bench.load import read_exactly
+from bench.load import connect, read_exactly
 from bench.load_amqp import CONFIRM_BYTES, UNBLOCKED, Client, message
 from bench.load_mqtt import PUBACK_BYTES, open_session, packet, publish_packet, subscribe
 from bench.report import machine
@@ -73,6 +73,11 @@ class CountedGateway(Gateway):
         return self.folder / f"counts.{self._dumps}"
 
 
+def _connect(port: int) -> socket.socket:
+    """A connection that waits for a gateway under Callgrind."""
+    return connect(port, TIMEOUT_S)
+
+
 def _drop(s: socket.socket, size: int) -> None:
     """Read that many bytes."""
     buffer = bytearray(1 << 18)
@@ -86,7 +91,7 @@ def _drop(s: socket.socket, size: int) -> None:
 def _mqtt(port: int, closing: ExitStack, *, qos: int = 0, subscribers: int = 1) -> Exchange:
     topic, body = f"bench/{qos}/{subscribers}", b"x" * BODY_BYTES
     publisher, *others = (
-        closing.enter_context(open_session(port, f"count-{qos}-{subscribers}-{i}", timeout_s=TIMEOUT_S))
+        closing.enter_context(open_session(port, f"count-{qos}-{subscribers}-{i}", opens=_connect))
         for i in range(subscribers + 1)
     )
     for s in others:

@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -48,9 +48,11 @@ def publish_packet(topic: str, payload: bytes, *, qos: int = 0, packet_id: int =
     return packet(0x30 | qos << 1, utf8(topic) + (struct.pack(">H", packet_id) if qos else b"") + payload)
 
 
-def open_session(port: int, client_id: str, vhost: str = "", *, timeout_s: float = 10.0) -> socket.socket:
-    """A connection with a clean session and no keep-alive."""
-    return log_in(port, client_id, clean=True, vhost=vhost, timeout_s=timeout_s)[0]
+def open_session(
+    port: int, client_id: str, vhost: str = "", *, opens: Callable[[int], socket.socket] = connect
+) -> socket.socket:
+    """A connection with a clean session and no keep-alive; `opens` makes the socket, or what is like one."""
+    return log_in(port, client_id, clean=True, vhost=vhost, opens=opens)[0]
 
 
 def log_in(
@@ -60,10 +62,10 @@ def log_in(
     clean: bool,
     keep_alive_s: int = 0,
     vhost: str = "",
-    timeout_s: float = 10.0,
+    opens: Callable[[int], socket.socket] = connect,
 ) -> tuple[socket.socket, bool]:
     """A connection, and whether the broker had the session already. `vhost`: penstock's, as guest there."""
-    s = connect(port, timeout_s)
+    s = opens(port)
     try:
         flags = bytes([4, (2 if clean else 0) | (0xC0 if vhost else 0)])
         login = utf8(f"{vhost}:guest") + utf8("guest") if vhost else b""

@@ -6,7 +6,8 @@ All brokers run at once on free loopback ports and take turns row by row, so tha
 hits all of them. The medians of the runs are printed as a table: CPU of the broker's processes per delivered
 message, messages per second, latencies, and system calls per message where `perf` can count them. "limit" is
 limit.c, which receives and sends and does nothing else. penstock-settled confirms durable messages that are
-settled at once without the disk (`log.confirm_settled`). `bar` says what the row's peer allows penstock.
+settled at once without the disk (`log.confirm_settled`). `bar` says what the row's peer allows penstock, and
+`unfair` how many times as long as the mean the slowest publisher of a closed load waited.
 """
 
 from __future__ import annotations
@@ -15,42 +16,23 @@ import argparse
 import contextlib
 import resource
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from bench.connections.drive import opened
+from bench.connections.places import BROKERS, SETTLED, Place, started
 from bench.connections.rows import ROWS, Row
 from bench.cpu import cpu_seconds, descendants, wait_until_idle
 from bench.load import LoadFailed
-from tests.support.brokers import BrokerMissing, Gateway, Mosquitto, RabbitMQ, free_port
+from tests.support.brokers import BrokerMissing
 
-HERE = Path(__file__).parent
-SETTLED = "penstock-settled"
-"""penstock with `log.confirm_settled`; only for rows where that matters."""
-BROKERS = ("penstock", SETTLED, "mosquitto", "rabbitmq", "limit")
 PEERS = {"mqtt": "mosquitto", "amqp": "rabbitmq"}
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A broker that runs."""
-
-    pid: int
-    mqtt_port: int
-    amqp_port: int
-
-    def port(self, row: Row) -> int:
-        """Where the row's clients connect; 0: it does not speak that."""
-        return self.amqp_port if row.protocol == "amqp" else self.mqtt_port
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,47 +45,6 @@ class Run:
     p99_us: float
     gap_ms: float
     calls: float
-
-
-@contextmanager
-def started(name: str, folder: Path) -> Iterator[Place]:
-    """The broker of that name."""
-    if name == "limit":
-        program = folder / "limit"
-        subprocess.run(["cc", "-O2", "-o", str(program), str(HERE / "limit.c")], check=True)
-        port = free_port()
-        with subprocess.Popen([str(program), str(port)]) as process:
-            try:
-                _wait_for(port)
-                yield Place(process.pid, port, 0)
-            finally:
-                process.kill()
-        return
-    kinds: dict[str, Callable[[Path], Gateway | Mosquitto | RabbitMQ]] = {
-        "penstock": Gateway,
-        SETTLED: partial(Gateway, settings={"log.confirm_settled": "true"}),
-        "mosquitto": Mosquitto,
-        "rabbitmq": RabbitMQ,
-    }
-    with kinds[name](folder / name) as broker:
-        yield Place(
-            broker.pid,
-            broker.mqtt_port if "mqtt" in broker.speaks else 0,
-            broker.amqp_port if "amqp" in broker.speaks else 0,
-        )
-
-
-def _wait_for(port: int) -> None:
-    end = time.monotonic() + 10.0
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.01)
-        else:
-            return
 
 
 @contextmanager
@@ -128,7 +69,7 @@ def _calls_counted(pid: int, found: list[int]) -> Iterator[None]:
 
 def measure(row: Row, place: Place, seconds: float) -> Run:
     """Load a broker: to warm it up, then the measured window, then a short one to count system calls in."""
-    with opened(row, place.port(row)) as clients:
+    with opened(row, place.port(row.protocol, row.layer)) as clients:
         clients.run(min(seconds / 2, 1.0))
         wait_until_idle(place.pid, 5.0)
         before = cpu_seconds(place.pid)
@@ -162,9 +103,13 @@ def report(row: Row, found: dict[str, Run]) -> str:
         if name in ("penstock", SETTLED) and peer is not None:
             ratio = run.cpu_us / peer.cpu_us
             bar = f"{ratio:.2f} of {row.bar:g}{'' if ratio <= row.bar else ' MISSED'}"
+        if name in ("penstock", SETTLED) and row.p99_bar_ms:
+            kept = run.p99_us <= row.p99_bar_ms * 1000
+            bar = f"p99 of {row.p99_bar_ms:g} ms{'' if kept else ' MISSED'}"
+        unfair = f"{run.gap_ms * run.per_s / 1000 / row.publishers:.1f}" if row.closed else ""
         lines.append(
             f"| {row.name} | {name} | {run.cpu_us:.1f} | {run.per_s:,.0f} | {run.p50_us:,.0f} "
-            f"| {run.p99_us:,.0f} | {run.gap_ms:.1f} | {run.calls:.2f} | {bar} |"
+            f"| {run.p99_us:,.0f} | {unfair} | {run.calls:.2f} | {bar} |"
         )
     return "\n".join(lines)
 
@@ -192,13 +137,14 @@ def main() -> None:
                 places[name] = stack.enter_context(started(name, folder))
             except BrokerMissing as error:
                 print(f"without {name}: {error}", file=sys.stderr)
-        print("| row | broker | CPU us | per s | p50 us | p99 us | slowest gap ms | system calls | bar |")
+        print("| row | broker | CPU us | per s | p50 us | p99 us | unfair | system calls | bar |")
         print("|---|---|---|---|---|---|---|---|---|")
         for row in rows:
             runs: dict[str, list[Run]] = {}
             for _ in range(options.repeat):
                 for name, place in places.items():
-                    if not place.port(row) or (name == SETTLED and not row.settles_at_once):
+                    settled = name == SETTLED and not row.settles_at_once
+                    if settled or not place.port(row.protocol, row.layer):
                         continue
                     try:
                         runs.setdefault(name, []).append(measure(row, place, options.seconds))

@@ -1,37 +1,66 @@
-"""Clients that come and go: CPU of the broker per connect with login, and a storm of clients at once.
+"""Clients that come and go: CPU of the broker per connect with login, and a storm of clients after a restart.
 
-python -m bench.connections.churn [--connects N] [--storm N] [--repeat N] [--brokers penstock,mosquitto,...]
+python -m bench.connections.churn [--only PART] [--connects N] [--storm N] [--repeat N] [--brokers A,B,...]
 
-One after another, each client connects, logs in and closes. AMQP clients open a channel and give a password;
-MQTT clients give none. In a storm all MQTT clients send their CONNECT before the first one reads its answer.
-Brokers take turns, and medians are printed. The rate has the load's own Python in it. The CPU has not.
+Clients are driven by the compiled loop in logins.c, eight at a time. AMQP clients open a channel and give a
+password; MQTT clients give none. Rows: logins, plain and over TLS; take-overs, in which each client takes the
+session of the one before it; persistent sessions that come back; and a storm, in which the broker has just
+started and all clients connect at once and stay. Brokers take turns, and medians are printed. `bar` compares
+with Mosquitto (MQTT) or RabbitMQ (AMQP): CPU per client, and the time of a storm.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import resource
 import statistics
-import struct
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Literal
 
-from bench import load_amqp, load_mqtt
-from bench.connections.__main__ import Place, started
+from bench.connections.logins import AMQP_LOGIN, Script, come_and_go, mqtt_login
+from bench.connections.places import Place, started
 from bench.cpu import cpu_seconds, wait_until_idle
-from bench.load import connect, read_exactly
 from tests.support.brokers import BrokerMissing
 
-__all__ = ["Churn", "amqp_logins", "measure", "mqtt_logins", "mqtt_storm"]
+__all__ = ["ROWS", "Churn", "Row", "measure"]
 
-_CONNACK_BYTES = 4
+_AT_ONCE: Final = 8
+_PEERS: Final = {"mqtt": "mosquitto", "amqp": "rabbitmq"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One load."""
+
+    name: str
+    protocol: Literal["mqtt", "amqp"] = "mqtt"
+    layer: Literal["tcp", "tls"] = "tcp"
+    kind: Literal["login", "takeover", "return", "storm"] = "login"
+    bar: float = 1.0
+    """CPU per client, at most, as a part of the peer's; of a storm, the time."""
+
+    def script(self) -> Script:
+        """What each client says in one run."""
+        if self.protocol == "amqp":
+            return AMQP_LOGIN
+        takes_over = self.kind == "takeover"
+        return mqtt_login(clean=self.kind != "return", same=takes_over, leaves=not takes_over)
+
+
+ROWS: Final = (
+    Row("mqtt_logins", bar=1.5),
+    Row("mqtt_logins_tls", layer="tls"),
+    Row("mqtt_takeovers", kind="takeover", bar=1.5),
+    Row("mqtt_persistent_returns", kind="return", bar=1.5),
+    Row("amqp_logins", protocol="amqp"),
+    Row("amqp_logins_tls", protocol="amqp", layer="tls"),
+    Row("mqtt_storm", kind="storm"),
+    Row("amqp_storm", protocol="amqp", kind="storm"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,56 +70,52 @@ class Churn:
     cpu_us: float
     """Of the broker, per client that asked."""
     per_s: float
+    slowest_s: float
+    """Of one client, until it was logged in."""
     refused: int
     """Clients without a login."""
 
 
-def mqtt_logins(port: int, count: int) -> int:
-    """Connect, log in and close, one client after another; a refused one raises."""
-    for i in range(count):
-        load_mqtt.open_session(port, f"churn-{os.getpid()}-{i}").close()
-    return 0
+def measure(row: Row, place: Place, count: int) -> Churn:
+    """One run of `count` clients; the CPU counts until the broker has put the last one away."""
+    port, tls, script = place.port(row.protocol, row.layer), row.layer == "tls", row.script()
+    if row.kind == "return":
+        come_and_go(script, port, count, window=_AT_ONCE, tls=tls)
+    wait_until_idle(place.pid, 5.0)
+    cpu_s = cpu_seconds(place.pid)
+    overlap, keep = row.kind == "takeover", row.kind == "storm"
+    window = 1 if overlap else _AT_ONCE
+    came = come_and_go(script, port, count, window=window, keep=keep, overlap=overlap, tls=tls)
+    wait_until_idle(place.pid, 5.0)
+    cpu_us = (cpu_seconds(place.pid) - cpu_s) * 1e6 / count
+    return Churn(cpu_us, came.per_s, came.slowest_s, came.refused)
 
 
-def amqp_logins(port: int, count: int) -> int:
-    """Connect, log in, open a channel and close, one client after another; a refused one raises."""
-    for _ in range(count):
-        with closing(load_amqp.Client(port)):
-            pass
-    return 0
+def _storm(row: Row, name: str, folder: Path, count: int) -> Churn:
+    """The same in a broker that has just started."""
+    folder.mkdir(parents=True)
+    with started(name, folder) as place:
+        return measure(row, place, count)
 
 
-def mqtt_storm(port: int, count: int) -> int:
-    """All clients ask at once; returns how many were refused."""
-    refused = 0
-    with ExitStack() as stack:
-        waiting = []
-        for i in range(count):
-            try:
-                s = stack.enter_context(closing(connect(port)))
-                client_id = load_mqtt.utf8(f"storm-{os.getpid()}-{i}")
-                head = load_mqtt.utf8("MQTT") + b"\x04\x02" + struct.pack(">H", 0)
-                s.sendall(load_mqtt.packet(0x10, head + client_id))
-            except OSError:
-                refused += 1
-            else:
-                waiting.append(s)
-        for s in waiting:
-            answer = b""
-            with contextlib.suppress(OSError, EOFError):
-                answer = read_exactly(s, _CONNACK_BYTES)
-            refused += answer[:1] != b"\x20" or answer[3] != 0
-    return refused
-
-
-def measure(load: Callable[[int, int], int], pid: int, port: int, count: int) -> Churn:
-    """One run; the CPU counts until the broker has put the last client away."""
-    wait_until_idle(pid, 5.0)
-    cpu_s, began = cpu_seconds(pid), time.monotonic()
-    refused = load(port, count)
-    took_s = time.monotonic() - began
-    wait_until_idle(pid, 5.0)
-    return Churn((cpu_seconds(pid) - cpu_s) * 1e6 / count, count / took_s, refused)
+def report(row: Row, found: dict[str, list[Churn]]) -> str:
+    """The row's lines of the table."""
+    middle = {
+        name: Churn(*[statistics.median(getattr(run, field) for run in runs) for field in Churn.__slots__])
+        for name, runs in found.items()
+    }
+    lines = []
+    peer = middle.get(_PEERS[row.protocol])
+    for name, run in middle.items():
+        bar = ""
+        if name == "penstock" and peer is not None:
+            ratio = peer.per_s / run.per_s if row.kind == "storm" else run.cpu_us / peer.cpu_us
+            bar = f"{ratio:.2f} of {row.bar:g}{'' if ratio <= row.bar else ' MISSED'}"
+        lines.append(
+            f"| {row.name} | {name} | {run.cpu_us:.0f} | {run.per_s:,.0f} | {run.slowest_s:.2f} "
+            f"| {run.refused:.0f} | {bar} |"
+        )
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -98,17 +123,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.connections.churn", description=__doc__.partition("\n")[0]
     )
-    parser.add_argument("--connects", type=int, default=3000, help="one after another; default: 3000")
-    parser.add_argument("--storm", type=int, default=5000, help="at once; default: 5000")
+    parser.add_argument("--only", default="", metavar="PART", help="rows whose name contains this")
+    parser.add_argument("--connects", type=int, default=3000, help="eight at a time; default: 3000")
+    parser.add_argument("--storm", type=int, default=20_000, help="at once; default: 20000")
     parser.add_argument("--repeat", type=int, default=3, help="runs of which the median counts; default: 3")
     parser.add_argument("--brokers", default="penstock,mosquitto,rabbitmq", help="comma separated")
     options = parser.parse_args()
+    rows = [row for row in ROWS if options.only in row.name]
+    storms = any(row.kind == "storm" for row in rows)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    if options.storm + 100 > hard:
-        parser.error(
-            f"--storm {options.storm} needs more open files than the limit of {hard}: raise ulimit -n"
-        )
+    need = max(hard, options.storm + 200 if storms else 0)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (need, need))
+    except (ValueError, OSError):
+        parser.error(f"--storm {options.storm} needs more open files than the limit of {hard}: ulimit -n")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         places: dict[str, Place] = {}
@@ -117,22 +145,20 @@ def main() -> None:
                 places[name] = stack.enter_context(started(name, folder))
             except BrokerMissing as error:
                 print(f"without {name}: {error}", file=sys.stderr)
-        print("| load | broker | CPU us per client | per s | refused |\n|---|---|---|---|---|")
-        loads = (
-            ("mqtt_logins", mqtt_logins, options.connects, False),
-            ("amqp_logins", amqp_logins, options.connects, True),
-            ("mqtt_storm", mqtt_storm, options.storm, False),
-        )
-        for title, load, count, amqp in loads:
+        print("| load | broker | CPU us per client | per s | slowest s | refused | bar |")
+        print("|---|---|---|---|---|---|---|")
+        for row in rows:
             runs: dict[str, list[Churn]] = {}
-            for _ in range(options.repeat):
+            for i in range(options.repeat):
                 for name, place in places.items():
-                    if port := place.amqp_port if amqp else place.mqtt_port:
-                        runs.setdefault(name, []).append(measure(load, place.pid, port, count))
-            for name, some in runs.items():
-                cpu_us, per_s = (statistics.median(getattr(r, f) for r in some) for f in ("cpu_us", "per_s"))
-                refused = max(r.refused for r in some)
-                print(f"| {title} | {name} | {cpu_us:.0f} | {per_s:,.0f} | {refused} |", flush=True)
+                    if not place.port(row.protocol, row.layer):
+                        continue
+                    if row.kind == "storm":
+                        run = _storm(row, name, folder / f"{row.name}-{name}-{i}", options.storm)
+                    else:
+                        run = measure(row, place, options.connects)
+                    runs.setdefault(name, []).append(run)
+            print(report(row, runs), flush=True)
 
 
 if __name__ == "__main__":

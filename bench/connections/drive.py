@@ -9,8 +9,9 @@ import os
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +19,9 @@ from typing import Any, Final
 import numpy as np
 
 from bench import load_amqp, load_mqtt
+from bench.connections.layers import framed, over_tls, over_websocket
 from bench.connections.rows import Row
-from bench.load import LoadFailed
+from bench.load import LoadFailed, connect
 
 __all__ = ["Clients", "Seen", "opened"]
 
@@ -70,6 +72,8 @@ class _Plan(ctypes.Structure):
         ("room", ctypes.c_uint64),
         ("stop_after", ctypes.c_uint64),
         ("copies", ctypes.c_uint64),
+        ("tls", ctypes.POINTER(ctypes.c_void_p)),
+        ("frames_ws", ctypes.c_int),
     ]
 
 
@@ -87,8 +91,11 @@ def _compiled() -> Any:
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder, "load.so")
         source = str(_HERE / "load.c")
-        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(built), source], check=True)
-        return ctypes.CDLL(str(built)).drive
+        words = ["cc", "-O2", "-shared", "-fPIC", "-o", str(built), source, "-lssl", "-lcrypto"]
+        subprocess.run(words, check=True)
+        library = ctypes.CDLL(str(built))
+    library.tls_open.restype = ctypes.c_void_p
+    return library
 
 
 class Clients:
@@ -131,9 +138,11 @@ class Clients:
             room=_KEPT,
             stop_after=messages,
             copies=row.copies if row.consumers else 0,
+            tls=self._tls(),
+            frames_ws=int(row.layer == "ws"),
         )
         figures = _Figures()
-        failed = _compiled()(ctypes.byref(plan), ctypes.byref(figures))
+        failed = _compiled().drive(ctypes.byref(plan), ctypes.byref(figures))
         if failed:
             raise LoadFailed(f"{row.name}: {_FAILED.get(failed, failed)}")
         found = latencies[: min(figures.delivered, _KEPT)] / 1e3
@@ -147,17 +156,27 @@ class Clients:
             figures.slowest_gap_ns / 1e6,
         )
 
+    def _tls(self) -> Any:
+        if self.row.layer != "tls":
+            return None
+        opened: list[Any] = [*self._publishers, *self._consumers]
+        return (ctypes.c_void_p * len(opened))(*[one.tls for one in opened])
+
     def _open_mqtt(self, stack: ExitStack, port: int) -> None:
         row, run = self.row, f"{os.getpid()}-{next(_numbers)}"
+        opens = {"tcp": connect, "ws": over_websocket, "tls": over_tls(_compiled())}[row.layer]
+        if row.flooded:
+            stack.enter_context(_flood(port, f"f{run}"))
         for i in range(row.consumers):
-            s = stack.enter_context(closing(load_mqtt.open_session(port, f"c{run}-{i:05d}")))
+            s = stack.enter_context(closing(load_mqtt.open_session(port, f"c{run}-{i:05d}", opens=opens)))
             topic = f"load/{run}/{i:05d}" if row.pairs else f"load/{run}/#"
             load_mqtt.subscribe(s, topic, row.consumer_qos)
             self._consumers.append(s)
         for i in range(row.publishers):
-            s = stack.enter_context(closing(load_mqtt.open_session(port, f"p{run}-{i:05d}")))
+            s = stack.enter_context(closing(load_mqtt.open_session(port, f"p{run}-{i:05d}", opens=opens)))
             self._publishers.append(s)
-            self._frames.append(load_mqtt.publish_packet(f"load/{run}/{i:05d}", b"x" * row.size, qos=row.qos))
+            packet = load_mqtt.publish_packet(f"load/{run}/{i:05d}", b"x" * row.size, qos=row.qos)
+            self._frames.append(framed(packet) if row.layer == "ws" else packet)
 
     def _open_amqp(self, stack: ExitStack, port: int) -> None:
         row, run = self.row, f"{os.getpid()}-{next(_numbers)}"
@@ -190,6 +209,27 @@ def opened(row: Row, port: int) -> Iterator[Clients]:
         for s in (*clients._publishers, *clients._consumers):
             s.setblocking(True)
         yield clients
+
+
+@contextmanager
+def _flood(port: int, client_id: str) -> Iterator[None]:
+    """Another thread publishes at full speed meanwhile. Sending does not need Python's lock."""
+    with closing(load_mqtt.open_session(port, client_id)) as s:
+        s.settimeout(None)
+        chunk = load_mqtt.publish_packet(f"flood/{client_id}", b"x" * 100) * 500
+
+        def send() -> None:
+            with suppress(OSError):
+                while True:
+                    s.sendall(chunk)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        try:
+            yield
+        finally:
+            s.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 def _numbers_of(sockets: list[socket.socket]) -> Any:

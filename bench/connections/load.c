@@ -3,10 +3,12 @@
  * A publisher sends its frame again and again; the time of sending stands in the first 8 bytes of the payload. Open load:
  * so many messages per second over all publishers, in turn. Closed load: a publisher has `window` frames under way, and
  * sends the next one when one is acknowledged. A consumer takes apart what comes, notes how long each message was under
- * way, and acknowledges where that is asked for. Logins and subscriptions are the caller's, in Python.
+ * way, and acknowledges where that is asked for. Logins and subscriptions are the caller's, in Python. TLS is OpenSSL's,
+ * without a check of the certificate. WebSocket frames are masked with zeros, which leaves their bytes as they are.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <openssl/ssl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,7 @@
 #include <unistd.h>
 
 enum { MQTT = 1, AMQP = 2 };
-enum { READ_AT_ONCE = 1 << 18, KEPT = 1 << 12, EVENTS = 256 };
+enum { READ_AT_ONCE = 1 << 18, KEPT = 1 << 12, EVENTS = 256, FRAME_HEAD = 10 };
 
 struct plan {
     int protocol, size;              /* size: bytes of a payload, at least 8 */
@@ -32,6 +34,8 @@ struct plan {
     uint64_t room;
     uint64_t stop_after;             /* so many messages in all, and then only deliveries; 0 = by time */
     uint64_t copies;                 /* deliveries of each message */
+    SSL **tls;                       /* of publishers, then of consumers; NULL = plain */
+    int frames_ws;                   /* bytes come and go in WebSocket frames */
 };
 
 struct figures {
@@ -40,6 +44,11 @@ struct figures {
 
 struct client {
     int fd, publisher;               /* publisher: its number, -1 = a consumer */
+    SSL *ssl;
+    int ws;
+    uint32_t head_size;              /* bytes of the head of a WebSocket frame that is not complete */
+    uint64_t frame_left;             /* bytes of the payload of the frame that is being read */
+    uint8_t head[FRAME_HEAD];
     uint32_t kept;                   /* bytes of an incomplete packet; of a publisher, of an acknowledgement */
     int32_t owed;                    /* frames that it may send */
     uint64_t last_ns;
@@ -53,9 +62,78 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static int put(int fd, const uint8_t *p, size_t n) {
+SSL *tls_open(int fd) {
+    static SSL_CTX *context;
+    if (!context) context = SSL_CTX_new(TLS_client_method());
+    SSL *ssl = SSL_new(context);
+    SSL_set_fd(ssl, fd);
+    if (SSL_connect(ssl) == 1) return ssl;
+    SSL_free(ssl);
+    return NULL;
+}
+
+int tls_send(SSL *ssl, const void *p, int n) { return SSL_write(ssl, p, n); }
+
+int tls_receive(SSL *ssl, void *p, int n) { return SSL_read(ssl, p, n); }
+
+void tls_close(SSL *ssl) { SSL_free(ssl); }
+
+/* Bytes of payloads in p[0, n), moved to the front of it. */
+static size_t unframed(struct client *client, uint8_t *p, size_t n) {
+    size_t at = 0, kept = 0;
+    while (at < n) {
+        if (client->frame_left) {
+            size_t size = client->frame_left < n - at ? (size_t)client->frame_left : n - at;
+            memmove(p + kept, p + at, size);
+            kept += size;
+            at += size;
+            client->frame_left -= size;
+            continue;
+        }
+        client->head[client->head_size++] = p[at++];
+        uint32_t size = client->head_size, kind = size > 1 ? client->head[1] & 127 : 0;
+        uint32_t whole = kind == 127 ? 10 : kind == 126 ? 4 : 2;
+        if (size < whole) continue;
+        client->frame_left = whole == 2 ? kind : 0;
+        for (uint32_t i = 2; i < whole; i++) client->frame_left = client->frame_left << 8 | client->head[i];
+        client->head_size = 0;
+    }
+    return kept;
+}
+
+/* As recv: 0 = the end, -1 = nothing now or a fault, by errno. */
+static ssize_t get(struct client *client, uint8_t *p, size_t room) {
+    ssize_t got = 0;
+    if (client->ssl) {
+        while ((size_t)got < room) {
+            int n = SSL_read(client->ssl, p + got, (int)(room - (size_t)got));
+            if (n > 0) {
+                got += n;
+                continue;
+            }
+            if (SSL_get_error(client->ssl, n) != SSL_ERROR_WANT_READ) return got;
+            break;
+        }
+    } else {
+        got = recv(client->fd, p, room, MSG_DONTWAIT);
+        if (got <= 0) return got;
+    }
+    if (client->ws) got = (ssize_t)unframed(client, p, (size_t)got);
+    if (got) return got;
+    errno = EAGAIN;
+    return -1;
+}
+
+static int put(struct client *client, const uint8_t *p, size_t n) {
     while (n) {
-        ssize_t sent = send(fd, p, n, MSG_NOSIGNAL);
+        if (client->ssl) {
+            int done = SSL_write(client->ssl, p, (int)n);
+            if (done > 0) return 0;
+            int why = SSL_get_error(client->ssl, done);
+            if (why == SSL_ERROR_WANT_WRITE || why == SSL_ERROR_WANT_READ) continue;
+            return -1;
+        }
+        ssize_t sent = send(client->fd, p, n, MSG_NOSIGNAL);
         if (sent < 0) {
             if (errno == EINTR || errno == EAGAIN) continue;
             return -1;
@@ -71,7 +149,7 @@ static int publish(const struct plan *plan, struct client *client, struct figure
     uint64_t now = now_ns();
     memcpy(plan->frames + end - plan->size - (plan->protocol == AMQP), &now, 8);
     figures->sent++;
-    return put(client->fd, plan->frames + begin, end - begin);
+    return put(client, plan->frames + begin, end - begin);
 }
 
 static void arrived(const struct plan *plan, struct figures *figures, const uint8_t *payload, uint64_t now) {
@@ -124,11 +202,11 @@ static size_t take_amqp(const struct plan *plan, struct figures *figures, struct
 }
 
 static int take(const struct plan *plan, struct figures *figures, struct client *client, uint8_t *buffer) {
-    uint8_t answer[READ_AT_ONCE / 16];
+    uint8_t room[8 + READ_AT_ONCE / 16], *answer = room + 8;
     size_t answer_size = 0, done, n;
     uint64_t now;
     memcpy(buffer, client->rest, client->kept);
-    ssize_t got = recv(client->fd, buffer + client->kept, READ_AT_ONCE, MSG_DONTWAIT);
+    ssize_t got = get(client, buffer + client->kept, READ_AT_ONCE);
     if (got == 0) return -3;
     if (got < 0) return errno == EAGAIN || errno == EINTR ? 0 : -4;
     now = now_ns();
@@ -149,12 +227,27 @@ static int take(const struct plan *plan, struct figures *figures, struct client 
         answer[20] = 0xCE;
         answer_size = 21;
     }
-    return answer_size ? put(client->fd, answer, answer_size) : 0;
+    if (answer_size && client->ws) {
+        /* One frame with a mask of zeros in front of all. */
+        size_t head = answer_size < 126 ? 6 : 8;
+        answer -= head;
+        memset(answer, 0, head);
+        answer[0] = 0x82;
+        if (head == 6)
+            answer[1] = (uint8_t)(0x80 | answer_size);
+        else {
+            answer[1] = 0xFE;
+            answer[2] = (uint8_t)(answer_size >> 8);
+            answer[3] = (uint8_t)answer_size;
+        }
+        answer_size += head;
+    }
+    return answer_size ? put(client, answer, answer_size) : 0;
 }
 
 static int acknowledged(const struct plan *plan, struct figures *figures, struct client *client, uint8_t *buffer,
                         int more) {
-    ssize_t got = recv(client->fd, buffer, READ_AT_ONCE, MSG_DONTWAIT);
+    ssize_t got = get(client, buffer, READ_AT_ONCE);
     if (got == 0) return -3;
     if (got < 0) return errno == EAGAIN || errno == EINTR ? 0 : -4;
     if (!plan->closed || !plan->acknowledgement_bytes) return 0;
@@ -180,6 +273,8 @@ int drive(const struct plan *plan, struct figures *figures) {
     memset(figures, 0, sizeof *figures);
     for (int i = 0; i < all; i++) {
         clients[i].publisher = i < plan->publishers ? i : -1;
+        clients[i].ssl = plan->tls ? plan->tls[i] : NULL;
+        clients[i].ws = plan->frames_ws;
         clients[i].fd = i < plan->publishers ? plan->publisher_fds[i] : plan->consumer_fds[i - plan->publishers];
         event.events = EPOLLIN;
         event.data.ptr = &clients[i];

@@ -14,6 +14,7 @@ class Row:
 
     name: str
     protocol: Literal["mqtt", "amqp"] = "mqtt"
+    layer: Literal["tcp", "tls", "ws"] = "tcp"
     publishers: int
     consumers: int
     pairs: bool = False
@@ -30,8 +31,12 @@ class Row:
     """Messages per second over all publishers; 0: each keeps one message under way, and sends the next one
     when it is acknowledged."""
     size: int = 100
+    flooded: bool = False
+    """One more connection publishes as fast as it can, to a topic of its own."""
     bar: float = 1.0
     """CPU per delivered message, at most, as a part of the peer's."""
+    p99_bar_ms: float = 0.0
+    """The 99th percentile of latencies, at most; then the CPU has no bar. 0: it has none itself."""
 
     @property
     def closed(self) -> bool:
@@ -70,6 +75,17 @@ ROWS: Final = (
         pairs=True,
         qos=1,
         consumer_qos=1,
+    ),
+    Row(name="mqtt_100_pairs_qos1_tls_closed", layer="tls", publishers=100, consumers=100, pairs=True, qos=1),
+    Row(name="mqtt_100_pairs_qos1_ws_closed", layer="ws", publishers=100, consumers=100, pairs=True, qos=1),
+    Row(
+        name="mqtt_1000_pairs_qos0_beside_flood",
+        publishers=1000,
+        consumers=1000,
+        pairs=True,
+        rate=1000,
+        flooded=True,
+        p99_bar_ms=5.0,
     ),
     Row(name="mqtt_5000_pairs_qos0", publishers=5000, consumers=5000, pairs=True, rate=20_000),
     Row(

@@ -250,7 +250,8 @@ class Listener:
             connection.server_address = self._reached_at
         self.connections.add(connection)
         self.opened += 1
-        self._empty.clear()
+        if len(self.connections) == 1:
+            self._empty.clear()
         if self._backpressure:
             connection.on_backpressure(True)
         return connection
@@ -296,7 +297,10 @@ class Listener:
             self.connections.remove(connection)
             self._admission.leave(connection.peer_host)
             self.closed += 1
-            self.gone.setdefault(connection.spoken, Totals()).add(connection.totals())
+            spoken = connection.spoken
+            if spoken not in self.gone:
+                self.gone[spoken] = Totals()
+            connection.add_totals(self.gone[spoken])
             self.gone_bytes_in += connection.bytes_in
             self.gone_bytes_out += connection.bytes_out
         if not self.connections:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -34,7 +33,6 @@ from penstock.protocols.mqtt.subscriptions.shared import filter_of
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext, ServerOptions, wire
 from penstock.protocols.net.connection_info import ConnectionInfo, Totals
-from penstock.protocols.net.login_timeout import LATE_S
 from penstock.protocols.net.process_context import ProcessContext
 from penstock.router.errors import AuthenticationRefused
 
@@ -50,34 +48,38 @@ __all__ = ["MqttFrontEnd", "serve"]
 logger: Final = logging.getLogger("penstock.mqtt")
 
 PINGRESP: Final = b"\xd0\0"
+_VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 
 
 class MqttConnection(Connection):
     """One TCP connection with an MQTT client: the host of its session."""
+
+    _login: asyncio.Task[None] | None = None
+    """Verifies the login, or asks plugins; one thing at a time."""
+    _amqtt: AmqttHost | None = None
+    _amqtt_client: AmqttClient | None = None
+    _is_open = False
+    _backpressure = False
 
     def __init__(self, context: ConnectionContext, clients: Clients, options: MqttOptions) -> None:
         super().__init__(context)
         self._clients = clients
         clients.sockets += 1
         self._options = options
-        self._timer: asyncio.TimerHandle | None = None
-        self._login: asyncio.Task[None] | None = None
-        """Verifies the login, or asks plugins; one thing at a time."""
         guard = clients.broker.authorizer.topic_guard
-        self._amqtt = guard if isinstance(guard, AmqttHost) else None
-        self._amqtt_client: AmqttClient | None = None
-        self._is_open = False
-        self._backpressure = False
+        if isinstance(guard, AmqttHost):
+            self._amqtt = guard
         self.session = Session(self, clients, options)
 
     # Called by Connection
 
     def received(self, buffer: bytearray, size: int) -> int:
-        consumed = self.session.receive(buffer, size, self.last_read_at)
-        if self.handed_over:
-            return size
-        self.want = self.session.want
-        wait_s = self.session.spent(consumed, self.last_read_at)
+        session = self.session
+        consumed = session.receive(buffer, size, self.last_read_at)
+        if self.closing:
+            return size if self.handed_over else consumed
+        self.want = session.want
+        wait_s = session.spent(consumed, self.last_read_at)
         if wait_s and not self.closing:
             self.pause_reading("rate")
             self.loop.call_later(wait_s, self.resume_reading, "rate")
@@ -85,15 +87,13 @@ class MqttConnection(Connection):
             self._check_pressure()
         if self.metered:
             self.spent(consumed)
-        self.quick = None if self._backpressure or self.metered else self.session.quick
+        self.quick = None if self._backpressure or self.metered else session.quick
         return consumed
 
     def answer(self) -> None:
         self.session.answer()
 
     def on_lost(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         if self._login is not None:
             self._login.cancel()
         self.session.lost()
@@ -138,14 +138,19 @@ class MqttConnection(Connection):
             self.session.alive(self.last_read_at)
 
     def on_clock(self, now: float) -> None:
+        keep_alive_s = self.session.keep_alive_s
+        if not keep_alive_s:
+            return
+        if now - self.last_read_at >= 1.5 * keep_alive_s:
+            self.session.alive(now if self.reading_paused else self.last_read_at)
+            self.session.handle_deadline(now)
         # The pings of a publisher that is paused lie unread in the socket. It gets answers all the same, or
         # it would take us for dead, come again, and be paused again.
-        half = self.session.keep_alive_s / 2
         if (
-            half
-            and (self._backpressure or self.slowed)
+            (self._backpressure or self.slowed)
             and self.reading_paused
-            and now - self.last_write_at >= half
+            and now - self.last_write_at >= keep_alive_s / 2
+            and not self.closing
         ):
             self.out.write(PINGRESP)
             self.flush()
@@ -163,6 +168,11 @@ class MqttConnection(Connection):
     def totals(self) -> Totals:
         return totals(self.session)
 
+    def add_totals(self, sums: Totals) -> None:
+        published, delivered = self.session.counts()
+        if published or delivered:
+            sums.add(self.totals())
+
     def info(self) -> ConnectionInfo | None:
         return self.flowing(connection_facts(self.session))
 
@@ -177,8 +187,8 @@ class MqttConnection(Connection):
 
     def login(self, user_name: str | None, password: bytes | None) -> None:
         """Verify; the session is told at once or, after a slow hash, later; nothing is read until then."""
-        self.greeted()
         if self._amqtt is not None:
+            self.greeted()
             self.pause_reading("login")
             self._login = self.loop.create_task(self._admit(self._amqtt, user_name, password))
             return
@@ -194,12 +204,15 @@ class MqttConnection(Connection):
             return
         if user_name is None or self._is_unchecked(user_name, password):
             try:
-                with users.attempt("mqtt", self.peer_host):
-                    identity = self._anonymous(user_name)
-                self._let_in(identity)
+                identity = self._anonymous(user_name)
             except AuthenticationRefused as error:
+                users.refused("mqtt", error, self.peer_host)
                 self.session.refused(reasons.NOT_AUTHORIZED, error.message)
+            else:
+                users.let_in("mqtt")
+                self._let_in(identity)
             return
+        self.greeted()
         self.pause_reading("login")
         self._login = self.loop.create_task(self._verify(user_name, password or b"", loopback))
 
@@ -354,29 +367,8 @@ class MqttConnection(Connection):
             user,
             self.session.vhost.name,
             client=client_id,
-            version={3: "3.1", 4: "3.1.1", 5: "5.0"}[version],
+            version=_VERSIONS[version],
         )
-
-    def deadline_changed(self) -> None:
-        """Arm the keep-alive timer. It is armed anew when it fires, not at each read."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self.session.alive(self.last_read_at)
-        due = self.session.deadline()
-        if due is not None:
-            self._timer = self.loop.call_at(due, self._check_deadline, due)
-
-    def _check_deadline(self, due: float) -> None:
-        self._timer = None
-        now = self.loop.time()
-        if now - due > LATE_S:
-            # Timers come before sockets: what the client sent meanwhile is read before it is judged, once.
-            self._timer = self.loop.call_later(LATE_S, self._check_deadline, math.inf)
-            return
-        self.session.alive(now if self.reading_paused else self.last_read_at)
-        self.session.handle_deadline(now)
-        self.deadline_changed()
 
     def end(self, reason: str) -> None:
         """Send what is encoded, then close."""

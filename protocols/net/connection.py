@@ -39,12 +39,11 @@ INFO lines, two per connection: opened (peer, user) and closed (reason, bytes, m
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Any, Final
 
 from penstock.log_core.errors import LogFailed
 from penstock.logs import event, fields
@@ -74,6 +73,45 @@ _ids: Final = itertools.count(1)
 class Connection(Stream, asyncio.BufferedProtocol):
     """One TCP connection. See the module text; hooks to fill in come last."""
 
+    # The values of most connections stand in the class: to set them anew costs time at each connect.
+
+    reason = "the client closed the socket"
+    """Why the connection ended or will end, for the closing line."""
+    user: str | None = None
+    """The user who logged in; None before."""
+    peer = "?"
+    """Address of the peer as HOST:PORT."""
+    peer_host = ""
+    """Numeric address of the peer."""
+    peer_port = 0
+    foreign = False
+    """The peer speaks for another machine, whatever its address: a browser that shows its page."""
+    server_address = ("", 0)
+    """Address and port of this machine that the peer connected to."""
+    vhost_name = ""
+    """Where it is logged in, if it is in a vhost."""
+    on_login: Callable[[Connection], None] | None = None
+    on_close: Callable[[Connection], None] | None = None
+    """Called once when the connection is lost, by the listener."""
+    place = ("", "")
+    """Front end and listener, by name."""
+    certificate_user: str | None = None
+    """Whom a verified client certificate names."""
+    nonce = ""
+    """Ours, of its login by SCRAM, which another worker repeats."""
+    internal = False
+    """The peer is another worker, on behalf of its clients."""
+    handed_over = False
+    """Another worker serves the client."""
+    metered = False
+    """How much the client publishes per second has a limit."""
+    _waiting = 0
+    _counted = 0
+    _linger: asyncio.TimerHandle | None = None
+    _rate_timer: asyncio.TimerHandle | None = None
+    _relay: Relay | None = None
+    _history: list[bytes] | None = None
+
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(
             context.loop, context.tick, min(context.limits.output_high_bytes, context.buffers.mark)
@@ -81,46 +119,12 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self.id: Final = next(_ids)
         """Number of the connection in this process, from 1; in log lines."""
         self.context: Final = context
-        self.reason = "the client closed the socket"
-        """Why the connection ended or will end, for the closing line."""
-        self.user: str | None = None
-        """The user who logged in; None before."""
-        self.peer = "?"
-        """Address of the peer as HOST:PORT."""
-        self.peer_host = ""
-        """Numeric address of the peer."""
-        self.peer_port = 0
-        self.foreign = False
-        """The peer speaks for another machine, whatever its address: a browser that shows its page."""
-        self.server_address = ("", 0)
-        """Address and port of this machine that the peer connected to."""
         self.opened_at = time.time()
         """Seconds since the epoch."""
         self._pause_reasons: set[str] = set()
-        self._stuck_since = context.loop.time()
-        self._waiting = 0
-        self._linger: asyncio.TimerHandle | None = None
-        self.vhost_name = ""
-        """Where it is logged in, if it is in a vhost."""
-        self.on_login: Callable[[Connection], None] | None = None
-        self.on_close: Callable[[Connection], None] | None = None
-        """Called once when the connection is lost, by the listener."""
-        self.place = ("", "")
-        """Front end and listener, by name."""
-        self.certificate_user: str | None = None
-        """Whom a verified client certificate names."""
-        self.nonce = ""
-        """Ours, of its login by SCRAM, which another worker repeats."""
-        self.internal = False
-        """The peer is another worker, on behalf of its clients."""
-        self.handed_over = False
-        """Another worker serves the client."""
-        self._relay: Relay | None = None
-        self.metered = False
-        """How much the client publishes per second has a limit."""
-        self._counted = 0
-        self._rate_timer: asyncio.TimerHandle | None = None
-        self._history: list[bytes] | None = [] if context.handover is not None else None
+        self._stuck_since = self.last_read_at
+        if context.handover is not None:
+            self._history = []
 
     # Transport: opening and closing
 
@@ -131,8 +135,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self.peer = f"[{host}]:{port}" if ":" in host else f"{host or '?'}:{port}"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are asyncio.Transports by their methods, not by their class.
-        stream = cast(asyncio.Transport, transport)
+        stream: Any = transport  # asyncio's, or one that has its methods
         self.attach(stream)
         gathering = transport.get_extra_info("gathering")
         if gathering is not None:
@@ -161,11 +164,13 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self.trusted = True
         self.user = user
         self.vhost_name = vhost
-        self.rates_changed()
+        if self.context.rates is not None:
+            self.rates_changed()
         known: dict[str, object] = {"connection": self.id, "peer": self.peer, "user": user}
         if vhost:
             known["vhost"] = vhost
-        event(self.context.logger, "connection opened", known | more)
+        known.update(more)
+        event(self.context.logger, "connection opened", known)
         if events.is_on():
             protocol, client = self.context.logger.name.rpartition(".")[2], more.get("client")
             detail = f"{protocol} {client}" if client and client != "-" else protocol
@@ -186,16 +191,18 @@ class Connection(Stream, asyncio.BufferedProtocol):
             self.reason = f"the connection broke: {exc}"
         self.closing = True
         self.context.logins.end(self)
-        for timer in (self._linger, self._rate_timer):
-            if timer is not None:
-                timer.cancel()
+        if self._linger is not None:
+            self._linger.cancel()
+        if self._rate_timer is not None:
+            self._rate_timer.cancel()
         self.drop_input()
         if self._relay is not None:
             self._relay.client_lost()
         try:
-            # That the log failed is said already; nobody was told that this connection's last changes hold.
-            with contextlib.suppress(LogFailed):
-                self.on_lost()
+            self.on_lost()
+        except LogFailed:
+            # That is said already; nobody was told that this connection's last changes hold.
+            pass
         finally:
             self._closed()
             # Clients decide how many of them come and go.
@@ -333,6 +340,8 @@ class Connection(Stream, asyncio.BufferedProtocol):
         """Other rates hold than before."""
         rates = self.context.rates
         metered = rates is not None and bool(self.vhost_name) and rates.hold(self.user or "", self.vhost_name)
+        if not (metered or self.metered):
+            return
         if metered and not self.metered:
             self._counted = self.message_counts()[0]
         self.metered = metered
@@ -548,9 +557,13 @@ class Connection(Stream, asyncio.BufferedProtocol):
         return ""
 
     def totals(self) -> Totals:
-        """Its totals so far; kept by the listener when it is lost."""
+        """Its totals so far."""
         received, sent = self.message_counts()
         return Totals(published=received, delivered=sent)
+
+    def add_totals(self, sums: Totals) -> None:
+        """Add its totals to those of the connections that are gone."""
+        sums.add(self.totals())
 
     def flowing(self, info: ConnectionInfo | None) -> ConnectionInfo | None:
         """The same, which say so when a rate holds the connection."""

@@ -256,6 +256,10 @@ class Users:
         """Count a login that is tried from `peer`: AuthenticationRefused says that it failed."""
         return _Attempt(self, protocol, peer)
 
+    def let_in(self, protocol: str) -> None:
+        """A login was right: for what is no `attempt`."""
+        self.attempts[protocol, True] += 1
+
     def refused(self, protocol: str, error: AuthenticationRefused, peer: str) -> None:
         """A login from `peer` was refused: for what is no `attempt`."""
         self.attempts[protocol, False] += 1

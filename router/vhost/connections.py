@@ -89,17 +89,23 @@ class Connections:
             LimitReached: the vhost or the user has as many as it may have.
 
         """
-        user, vhost = member.identity.username, member.vhost
-        most = over(vhost.limits, "max-connections", len(self._of_vhost.get(vhost.name, ())))
-        if most is not None:
-            raise LimitReached("vhost-connections", most, vhost=vhost.name, user=user)
-        most = over(self._user_limits(user), "max-connections", len(self._of_user.get(user, ())))
-        if most is not None:
-            raise LimitReached("user-connections", most, vhost=vhost.name, user=user)
+        identity, vhost = member.identity, member.vhost
+        user, of_user, of_vhost = identity.username, self._of_user, self._of_vhost
+        if vhost.limits:
+            most = over(vhost.limits, "max-connections", len(of_vhost.get(vhost.name, ())))
+            if most is not None:
+                raise LimitReached("vhost-connections", most, vhost=vhost.name, user=user)
+        if limits := self._user_limits(user):
+            most = over(limits, "max-connections", len(of_user.get(user, ())))
+            if most is not None:
+                raise LimitReached("user-connections", most, vhost=vhost.name, user=user)
         self._members[member] = user, vhost.name
-        self._of_user.setdefault(user, {})[member] = None
-        self._of_vhost.setdefault(vhost.name, {})[member] = None
-        self._look(member)
+        for index, name in ((of_user, user), (of_vhost, vhost.name)):
+            if name not in index:
+                index[name] = {}
+            index[name][member] = None
+        if identity.grants is not None:
+            self._look(member)
 
     def _look(self, member: Member) -> None:
         """End the connection when its token's time is over; until then, look again."""

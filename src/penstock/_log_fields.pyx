@@ -7,29 +7,62 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object)
 
 
-cdef bint plain(str text):
-    """Whether it needs no quotes; False for some that need none."""
+cdef enum:
+    ODD = 0
+    PLAIN = 1
+    BLANKS = 2
+
+
+cdef int kind(str text):
+    """PLAIN: it needs no quotes; BLANKS: it needs quotes and nothing else; ODD: it has to be looked at closer."""
     cdef Py_ssize_t i, size = PyUnicode_GET_LENGTH(text)
     cdef unsigned char* p
+    cdef int found = PLAIN
     if size == 0 or not PyUnicode_IS_COMPACT_ASCII(text):
-        return False
+        return ODD
     p = PyUnicode_1BYTE_DATA(text)
     for i in range(size):
-        if p[i] <= 32 or p[i] == 34 or p[i] == 61 or p[i] == 127:    # blank, quote, equals sign, delete
-            return False
-    return True
+        if p[i] < 32 or p[i] == 34 or p[i] == 92 or p[i] == 127:    # control, quote, backslash, delete
+            return ODD
+        if p[i] == 32 or p[i] == 61:                                # blank, equals sign
+            found = BLANKS
+    return found
 
 
 def pairs(dict values not None, Py_ssize_t short, other not None):
     cdef list parts = []
+    cdef int found
     for key, value in values.items():
         parts.append(" ")
         parts.append(key)
         parts.append("=")
         if type(value) is int:
             parts.append(str(value))
-        elif type(value) is str and PyUnicode_GET_LENGTH(value) <= short and plain(<str>value):
+            continue
+        found = kind(<str>value) if type(value) is str and PyUnicode_GET_LENGTH(value) <= short else ODD
+        if found == PLAIN:
             parts.append(value)
+        elif found == BLANKS:
+            parts.append('"')
+            parts.append(value)
+            parts.append('"')
         else:
             parts.append(other(value))
     return "".join(parts)
+
+
+def only(logger, handler not None):
+    cdef list found
+    cdef bint is_there = False
+    if logger.filters or handler.filters:
+        return False
+    while logger is not None:
+        found = logger.handlers
+        if found:
+            if is_there or len(found) > 1 or found[0] is not handler:
+                return False
+            is_there = True
+        if not logger.propagate:
+            break
+        logger = logger.parent
+    return is_there

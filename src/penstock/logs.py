@@ -24,13 +24,15 @@ import sys
 import time
 from typing import Any, Final, Literal, TextIO
 
-from penstock._log_fields import pairs
+from penstock._log_fields import only, pairs
 
 __all__ = ["as_json", "configure", "event", "fields", "level", "set_level"]
 
 _FIELDS: Final = "penstock_fields"
 _PLAIN: Final = re.compile(r"[^\s\"=\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _FIELD_BYTES: Final = 256
+_SHORT: Final = _FIELD_BYTES // 4
+"""A text of at most so many characters is never cut."""
 _MESSAGE_BYTES: Final = 2048
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -48,13 +50,14 @@ def event(logger: logging.Logger, message: str, values: dict[str, object]) -> No
     """
     if not logger.isEnabledFor(logging.INFO):
         return
-    handler = _only_handler(logger)
-    if handler is None or type(handler.formatter) is not _Text:
+    handler = _ours
+    if handler is None or type(handler.formatter) is not _Text or not only(logger, handler):
         logger.info(message, extra=fields(**values))
         return
     now = time.time()
     line = (
-        f"{_moment(now)} INFO {logger.name} {message}{_pairs({**_common, **values} if _common else values)}\n"
+        f"{_moment(now)} INFO {logger.name} {message}"
+        f"{pairs({**_common, **values} if _common else values, _SHORT, _value)}\n"
     )
     with handler.lock or contextlib.nullcontext():
         try:
@@ -63,18 +66,6 @@ def event(logger: logging.Logger, message: str, values: dict[str, object]) -> No
             stream.flush()
         except (OSError, ValueError, UnicodeError):
             handler.handleError(logger.makeRecord(logger.name, logging.INFO, "", 0, message, (), None))
-
-
-def _only_handler(logger: logging.Logger) -> logging.StreamHandler[TextIO] | None:
-    """The handler of `configure`, if a line of this logger goes there and nowhere else, unfiltered."""
-    at: logging.Logger | None = logger
-    found: list[logging.Handler] = []
-    while at is not None:
-        found += at.handlers
-        at = at.parent if at.propagate else None
-    if len(found) == 1 and found[0] is _ours and not (logger.filters or _ours.filters):
-        return _ours
-    return None
 
 
 _common: dict[str, object] = {}
@@ -213,7 +204,7 @@ def _second(second: int) -> str:
 
 def _pairs(values: dict[str, object]) -> str:
     """Behind the message: ` key=value` of each, quoted where it has to be."""
-    return pairs(values, _FIELD_BYTES // 4, _value)
+    return pairs(values, _SHORT, _value)
 
 
 def _value(value: object) -> str:

@@ -6,23 +6,41 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.connections.churn import amqp_logins, measure, mqtt_logins, mqtt_storm
+from bench.connections.churn import ROWS, measure
+from bench.connections.logins import AMQP_LOGIN, come_and_go, mqtt_login
+from bench.connections.places import Place
 from tests.support.brokers import Gateway
+from tests.support.certificates import Authority
 
 ROOM = 20
+ROW = {row.name: row for row in ROWS}
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    settings = {"server.max_connections": str(ROOM)}
-    with Gateway(tmp_path_factory.mktemp("churn"), settings=settings) as gateway:
-        yield gateway
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("churn")
+    pair = Authority(folder / "certificates").server()
+    settings = {
+        "server.max_connections": str(ROOM),
+        "mqtt.tls_listen": "127.0.0.1:0",
+        "tls.cert_file": str(pair.cert),
+        "tls.key_file": str(pair.key),
+    }
+    with Gateway(folder, settings=settings) as gateway:
+        ports = {("mqtt", "tcp"): gateway.mqtt_port, ("amqp", "tcp"): gateway.amqp_port}
+        yield Place(gateway.pid, {**ports, ("mqtt", "tls"): gateway.ports["mqtts"]})
 
 
-def test_a_storm_counts_the_clients_that_a_limit_refuses(gateway: Gateway) -> None:
-    assert measure(mqtt_storm, gateway.pid, gateway.mqtt_port, ROOM + 30).refused == 30
+def test_a_storm_counts_the_clients_that_a_limit_refuses(place: Place) -> None:
+    assert measure(ROW["mqtt_storm"], place, ROOM + 30).refused == 30
 
 
-def test_clients_that_leave_make_room(gateway: Gateway) -> None:
-    assert mqtt_logins(gateway.mqtt_port, 2 * ROOM) == 0
-    assert amqp_logins(gateway.amqp_port, 2 * ROOM) == 0
+def test_clients_that_leave_make_room(place: Place) -> None:
+    assert come_and_go(mqtt_login(), place.port("mqtt"), 2 * ROOM).refused == 0
+    assert come_and_go(AMQP_LOGIN, place.port("amqp"), 2 * ROOM).refused == 0
+    assert come_and_go(mqtt_login(), place.port("mqtt", "tls"), 2 * ROOM, tls=True).refused == 0
+
+
+@pytest.mark.parametrize("name", ["mqtt_takeovers", "mqtt_persistent_returns"])
+def test_clients_that_come_back_are_let_in(place: Place, name: str) -> None:
+    assert measure(ROW[name], place, ROOM).refused == 0

@@ -304,14 +304,23 @@ class RabbitMQ(Broker):
         folder: Where its files go.
         plugins: Plug-ins to enable; `rabbitmq_mqtt` adds an MQTT listener.
         peer: A node that runs, whose cluster `start` joins. It is closed after this one.
+        options: Further lines of its rabbitmq.conf.
 
     """
 
     name = "rabbitmq"
     speaks = frozenset({"amqp"})
 
-    def __init__(self, folder: Path, *, plugins: tuple[str, ...] = (), peer: RabbitMQ | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        plugins: tuple[str, ...] = (),
+        peer: RabbitMQ | None = None,
+        options: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(folder)
+        self._options = options
         if not RABBITMQ_SCRIPT.exists() or shutil.which("epmd") is None:
             raise BrokerMissing("RabbitMQ is not installed: apt-get install rabbitmq-server")
         self._plugins = plugins
@@ -337,7 +346,7 @@ class RabbitMQ(Broker):
         if self.management_port:
             lines.append("management.tcp.ip = 127.0.0.1")
             lines.append(f"management.tcp.port = {self.management_port}")
-        (etc / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
+        (etc / "rabbitmq.conf").write_text("\n".join([*lines, *self._options]) + "\n")
         cookie = self.folder / ".erlang.cookie"
         if not cookie.exists():
             cookie.write_text(self._cookie)

@@ -117,9 +117,6 @@ class Peer(Sink):
     def opened(self, user: str, client_id: str, version: int) -> None:
         pass
 
-    def deadline_changed(self) -> None:
-        pass
-
     def end(self, reason: str) -> None:
         self.ended = reason
         self.flush()

@@ -194,6 +194,11 @@ class Clients:
         """The session is over: its will goes out, its queue and rows go. The LSN to wait for, or 0."""
         if client.ended:
             return 0
+        if client.own_queue is None and not client.persistent and client.will is None:
+            # It never subscribed, so it has nothing but its name.
+            client.ended = True
+            self._forget(client)
+            return 0
         with self.log.unit():
             client.ended = True
             self._forget(client)
@@ -226,14 +231,16 @@ class Clients:
         """The session has a connection (again)."""
         self.accepted += 1
         self.connections += 1
-        self.connections_maximum = max(self.connections_maximum, self.connections)
-        before, row = client.grants, _row_of(client)
+        if self.connections > self.connections_maximum:
+            self.connections_maximum = self.connections
+        before = client.grants
+        row = _row_of(client) if client.persistent else None
         client.belong(identity)
         client.expiry_s = expiry_s
-        if client.grants != before or not client.asked:
+        if not client.asked or client.grants != before:
             self._recheck(client)
             client.asked = True
-        if not client.persistent:
+        if row is None:
             return
         if client.promised and _row_of(client) == row == (client.username, client.grants, expiry_s, None):
             if client.connection is not None and client.connection.will is None and client.ids.settled:

@@ -22,6 +22,7 @@ from penstock.protocols.mqtt.codec._pairs import read_pairs
 from penstock.protocols.mqtt.codec.reasons import Malformed, Violation
 
 __all__ = [
+    "NO_PROPERTIES",
     "PROPERTIES",
     "Properties",
     "Property",
@@ -38,6 +39,9 @@ __all__ = [
 
 Properties = dict[str, Any]
 """Property name -> value; the value's type is that of the table."""
+
+NO_PROPERTIES: Final[Properties] = {}
+"""Those of a packet without any, for whoever does not change them."""
 
 
 class Property(NamedTuple):

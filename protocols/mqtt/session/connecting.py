@@ -72,7 +72,7 @@ def accept(
 
     """
     vhost = _vhost_of(clients, connect, identity)
-    properties: Properties = {**authenticated}
+    properties: Properties = dict(authenticated)
     client_id = connect.client_id
     if not client_id:
         client_id = properties["assigned_client_id"] = f"auto-{secrets.token_hex(12)}"  # mqtt5:3.1.3-6

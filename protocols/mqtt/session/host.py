@@ -73,8 +73,5 @@ class Host(Protocol):
     def opened(self, user: str, client_id: str, version: int) -> None:
         """The client is connected."""
 
-    def deadline_changed(self) -> None:
-        """Ask for `deadline` again."""
-
     def end(self, reason: str) -> None:
         """Send what is in `out`, then close."""

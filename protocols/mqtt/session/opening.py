@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.detection import hint
 from penstock.protocols.mqtt.codec import packets, reasons
+from penstock.protocols.mqtt.codec._connect import ordinary
+from penstock.protocols.mqtt.codec.properties import NO_PROPERTIES
 from penstock.protocols.mqtt.codec.reason_strings import refusal
 from penstock.protocols.mqtt.codec.reasons import ConnectRefused, MqttError, Violation
 from penstock.protocols.mqtt.session.authenticating import METHOD, Authentication
@@ -49,20 +51,23 @@ class State(Enum):
 class Opening(ABC):
     """`Session` before it is open."""
 
+    # The values of most sessions stand in the class: to set them anew costs time at each connect.
+
+    state = State.NEW
+    version = 0
+    want = 0
+    """Size of the incomplete packet in front of what `receive` left; 0 = not known."""
+    bridge = False
+    _connect: packets.Connect | None = None
+    _authentication: Authentication | None = None
+    _authenticated: Properties = NO_PROPERTIES
+    """The properties of CONNACK for an authentication by AUTH; empty: there was none."""
+    _last_input = 0.0
+
     def __init__(self, host: Host, clients: Clients, options: MqttOptions) -> None:
-        self.state = State.NEW
-        self.version = 0
-        self.want = 0
-        """Size of the incomplete packet in front of what `receive` left; 0 = not known."""
         self._host = host
         self._clients = clients
         self._options = options
-        self.bridge = False
-        self._connect: packets.Connect | None = None
-        self._authentication: Authentication | None = None
-        self._authenticated: Properties = {}
-        """The properties of CONNACK for an authentication by AUTH; empty: there was none."""
-        self._last_input = 0.0
 
     @abstractmethod
     def _open(self, connect: packets.Connect, accepted: Accepted, identity: Identity) -> None:
@@ -77,7 +82,16 @@ class Opening(ABC):
         return self.state is State.CLOSED
 
     def _receive_connect(self, data: bytearray, size: int) -> int:
-        if self.state not in (State.NEW, State.AUTH):
+        if self.state is State.NEW:
+            found = ordinary(data, size)
+            if found is not None:
+                stop, version, client_id, clean_start, keep_alive_s, user_name, password = found
+                connect = packets.Connect(
+                    version, client_id, clean_start, keep_alive_s, user_name, password, None, {}
+                )
+                self.version = version
+                return self._connected_by(connect, data, size, stop)
+        elif self.state is not State.AUTH:
             return 0 if self.state is State.LOGIN else size
         head = _read_head(data, size)
         if head is None:
@@ -93,14 +107,18 @@ class Opening(ABC):
             self.want = stop
             return 0
         try:
-            connect = packets.decode_connect(bytes(memoryview(data)[start:stop]), flags)
-            self._connect = connect
+            connect = packets.decode_connect(bytes(data[start:stop]), flags)
             self.version, self.bridge = connect.version, connect.bridge
         except ConnectRefused as refused:
             self._host.out.write(refused.connack)
             # The first byte of TLS is that of a CONNECT with flags; it has none.
             self._end(f"CONNECT refused: {refused.message}{_hint(data, size) if flags else ''}")
             return size
+        return self._connected_by(connect, data, size, stop)
+
+    def _connected_by(self, connect: packets.Connect, data: bytearray, size: int, stop: int) -> int:
+        """Have the login of a CONNECT judged, which is data[0:stop]."""
+        self._connect = connect
         worker = self._clients.broker.elsewhere(vhost_of(connect))
         if worker is not None:
             self.state = State.CLOSED

@@ -40,24 +40,25 @@ _ACK_HEAD_MAX: Final = 8
 class Serving(Opening):
     """The handling of packets by `Session` once it is open."""
 
+    will: packets.Will | None = None
+    """The will, published when the connection ends otherwise than by DISCONNECT."""
+    client: Client | None = None
+    _scanner: Scanner | None = None
+    _delivery: Delivery | None = None
+    _words: ReasonStrings | None = None
+    _max_packet = 268_435_455  # what the client takes
+    _undecided: Callable[[], None] | None = None
+    """The call to make once the host has decided; nothing is scanned meanwhile."""
+    _refused = 0
+    """Publishes."""
+    _packets = 1
+    """Those that came here one by one, CONNECT first."""
+
     def __init__(self, host: Host, clients: Clients, options: MqttOptions) -> None:
         super().__init__(host, clients, options)
-        self.will: packets.Will | None = None
-        """The will, published when the connection ends otherwise than by DISCONNECT."""
-        self.client: Client | None = None
-        self._scanner: Scanner | None = None
-        self._delivery: Delivery | None = None
         self._replies = Replies(host, clients.log)
-        self._max_packet = 268_435_455  # what the client takes
-        self._words: ReasonStrings | None = None
         guard = clients.broker.authorizer.topic_guard
         self._guarded = guard is not None and guard.slow
-        self._undecided: Callable[[], None] | None = None
-        """The call to make once the host has decided; nothing is scanned meanwhile."""
-        self._refused = 0
-        """Publishes."""
-        self._packets = 1
-        """Those that came here one by one, CONNECT first."""
 
     @abstractmethod
     def _delivering(self, client: Client) -> Delivery:
@@ -83,6 +84,9 @@ class Serving(Opening):
             self._decide("read", topics, lambda: self._on_subscribe(subscribe))
         elif kind == packets.UNSUBSCRIBE:
             self._on_unsubscribe(packets.decode_unsubscribe(body, flags, self.version))
+        elif kind == packets.DISCONNECT and not (flags or body):
+            self.will = None
+            self._end("the client disconnected")
         elif kind == packets.DISCONNECT:
             self._on_disconnect(packets.decode_disconnect(body, flags, self.version))
         elif kind == packets.AUTH and self.version == packets.MQTT_5:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.protocols.mqtt.clients.clients import Client, Clients
 from penstock.protocols.mqtt.codec import _scan, packets, reasons
 from penstock.protocols.mqtt.codec._scan import Scanner
+from penstock.protocols.mqtt.codec.properties import NO_PROPERTIES
 from penstock.protocols.mqtt.codec.reason_strings import ReasonStrings, refusal
 from penstock.protocols.mqtt.codec.reasons import MqttError, Violation
 from penstock.protocols.mqtt.delivery.delivery import Delivery
@@ -48,18 +49,20 @@ _ANSWERS_MAX: Final = 65536
 class Session(Serving):
     """One connection of one client."""
 
+    keep_alive_s = 0.0
+    _awaited_written = 0
+    _awaited_synced = 0
+    _units = False
+    _stops_publishes = False
+    _rates: tuple[tuple[Bucket, bool], ...] = ()
+    """The rates that the client is held to; True: a bucket of messages, else of bytes."""
+    _published = 0
+    _connect_properties: Properties = NO_PROPERTIES
+
     def __init__(self, host: Host, clients: Clients, options: MqttOptions) -> None:
         super().__init__(host, clients, options)
-        self.keep_alive_s = 0.0
         self._broker = clients.broker
         self._log = clients.log
-        self._awaited_written = self._awaited_synced = 0
-        self._units = False
-        self._stops_publishes = False
-        self._rates: list[tuple[Bucket, bool]] = []
-        """The rates that the client is held to; True: a bucket of messages, else of bytes."""
-        self._published = 0
-        self._connect_properties: Properties = {}
 
     # Bytes
 
@@ -209,11 +212,10 @@ class Session(Serving):
         properties = connect.properties
         self._words = ReasonStrings(connect.version, properties)
         self._max_packet = properties.get("maximum_packet_size", self._max_packet)
+        ids = client.ids
         v5 = connect.version == packets.MQTT_5
         options = self._options
-        scanner = Scanner(
-            self._log.appender, accepted.table, client.ids.inflight, client.ids.received, connect.version
-        )
+        scanner = Scanner(self._log.appender, accepted.table, ids.inflight, ids.received, connect.version)
         scanner.max_packet = options.max_packet_bytes
         # 3.x has no word for a receive maximum, so its clients cannot be held to one.
         scanner.receive_maximum = options.receive_maximum if v5 else 65535
@@ -222,11 +224,13 @@ class Session(Serving):
         scanner.persistent = client.persistent
         scanner.stop_publishes = self._stops_publishes
         scanner.origin = client.number
-        scanner.texts = self._words.acknowledgements()
+        if v5:
+            scanner.texts = self._words.acknowledgements()
         self._scanner = scanner
-        for rate, counts in ((options.max_message_rate, True), (options.max_byte_rate, False)):
-            if rate:
-                self._rates.append((Bucket(rate, self._last_input), counts))
+        if options.max_message_rate:
+            self._rates = ((Bucket(options.max_message_rate, self._last_input), True),)
+        if options.max_byte_rate:
+            self._rates += ((Bucket(options.max_byte_rate, self._last_input), False),)
         client.connection = self
         self._clients.connected(client, identity, accepted.expiry_s)
         # Messages of QoS 0 that came while the client was away are not kept for it, unless that is asked for.
@@ -238,7 +242,6 @@ class Session(Serving):
         self.state = State.OPENING
         self._host.opened(client.username, client.client_id, connect.version)
         self._replies.send(accepted.connack, client.row_lsn, self._opened)
-        self._host.deadline_changed()
 
     def _deliver_to(self, client: Client, properties: Properties, skip_qos0_before: int) -> Delivery:
         """Begin to deliver: to a session that has a queue. `properties` are those of CONNECT."""
@@ -275,8 +278,9 @@ class Session(Serving):
         self.state = State.OPEN
         assert self._scanner is not None and self.client is not None
         self.client.promised = True
-        self._await(self._scanner)
-        self._release()
+        if self._scanner.waiting:
+            self._await(self._scanner)
+            self._release()
         if self._delivery is not None:
             self._delivery.start()
 

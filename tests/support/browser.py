@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
+from tests.support.chromium import chromium_path
 from tests.support.limits import LIMIT_S
 
 __all__ = ["chromium", "obstacles", "watched_page"]
@@ -26,11 +26,11 @@ _LOGIN = ("/api/whoami", "/api/login")
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """The browser that is installed; nothing is downloaded."""
-    path = shutil.which("chromium")
-    assert path is not None, "the tests need Chromium: sudo apt-get install chromium"
     expect.set_options(timeout=1000 * LIMIT_S)  # 5 s, and the machine may be busy
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=chromium_path(), args=["--no-sandbox", "--disable-gpu"]
+        )
         yield browser
         browser.close()
 

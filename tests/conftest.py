@@ -21,6 +21,7 @@ from hypothesis import settings
 
 from tests.support.brokers import BROKERS, Broker, BrokerMissing
 from tests.support.forks import forks
+from tests.support.hashes import keep_hashes
 from tests.support.limits import LIMIT_S
 
 pytest_plugins = ["tests.support.reports"]
@@ -79,6 +80,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """From now on the garbage collector looks only at what tests make: hundreds of them call it."""
+    keep_hashes()
     gc.freeze()
     gc.enable()
 

@@ -73,10 +73,13 @@ def _become(asked: dict[str, Any], output: int) -> list[str]:
 
 
 if __name__ == "__main__":
+    from hashes import keep_hashes  # beside this script
+
     del sys.path[0]
     from penstock import server  # noqa: F401  # with all that it imports
     from penstock.cli import main
 
+    keep_hashes()
     gc.collect()
     asked_of = socket.socket(fileno=os.dup(0))
     command = serve(asked_of)

@@ -8,6 +8,7 @@ that protocol, and the mark `penstock_only` skips where only penstock promises t
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import secrets
@@ -44,6 +45,11 @@ settings.register_profile("quick", deadline=None, max_examples=15)
 settings.register_profile("fuzz", deadline=None, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
+
+# The C library would keep large blocks, such as scrypt's and those of packed batches, in each of 16 arenas.
+_LIBC = ctypes.CDLL(None)
+_LIBC.mallopt(-3, 1 << 20)  # M_MMAP_THRESHOLD: larger blocks go back to the system when they are freed
+_LIBC.mallopt(-8, 2)  # M_ARENA_MAX
 
 # Half a million objects come while tests are collected, and stay: see pytest_collection_finish.
 gc.disable()

@@ -200,6 +200,7 @@ function App() {
     get("/api/whoami").then(setUser, () => setUser(null));
   }, []);
   const signOut = async () => {
+    setUser(undefined); // what the page still asks for would be refused
     await send("DELETE", "/api/login").catch(() => {});
     setEnded(false);
     setUser(null);

@@ -42,8 +42,11 @@ demo: $(STAMPS)/extras kernels  ## replay a real data set through paho (MQTT) in
 ## Check
 
 .PHONY: test
-test: $(STAMPS)/extras $(STAMPS)/node kernels peers  ## run the whole test suite, one process per core
-	$(BIN)/python -m pytest -q -n auto --dist worksteal $(ARGS)
+test: test-setup  ## run the whole test suite, one process more than there are cores
+	$(BIN)/python -m pytest -q -n $$(($$(nproc) + 1)) --dist worksteal $(ARGS)
+
+.PHONY: test-setup
+test-setup: $(STAMPS)/extras $(STAMPS)/node kernels peers
 
 .PHONY: check
 check: $(STAMPS)/extras  ## lint, format, types, layers

@@ -5,7 +5,8 @@ python -m bench.connections [--only PART] [--seconds S] [--repeat N] [--brokers 
 All brokers run at once on free loopback ports and take turns row by row, so that a slow minute of the machine
 hits all of them. The medians of the runs are printed as a table: CPU of the broker's processes per delivered
 message, messages per second, latencies, and system calls per message where `perf` can count them. "limit" is
-limit.c, which receives and sends and does nothing else. penstock-settled confirms durable messages that are
+limit.c, which receives and sends and does nothing else. "limit_uring", which runs when asked for, is the
+same on io_uring. penstock-settled confirms durable messages that are
 settled at once without the disk (`log.confirm_settled`). `bar` says what the row's peer allows penstock, and
 `unfair` how many times as long as the mean the slowest publisher of a closed load waited.
 """

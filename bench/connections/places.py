@@ -27,7 +27,7 @@ class Place:
     pid: int
     ports: dict[tuple[str, str], int]
     broker: Broker | None = None
-    """None: "limit"."""
+    """None: "limit" or "limit_uring"."""
 
     def port(self, protocol: str, layer: str = "tcp") -> int:
         """Where clients of this kind connect; 0: it does not speak that."""
@@ -37,9 +37,9 @@ class Place:
 @contextmanager
 def started(name: str, folder: Path) -> Iterator[Place]:
     """The broker of that name."""
-    if name == "limit":
-        program = folder / "limit"
-        source = Path(__file__).with_name("limit.c")
+    if name in ("limit", "limit_uring"):
+        program = folder / name
+        source = Path(__file__).with_name(f"{name}.c")
         subprocess.run(["cc", "-O2", "-o", str(program), str(source)], check=True)
         port = free_port()
         with subprocess.Popen([str(program), str(port)]) as process:

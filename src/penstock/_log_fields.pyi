@@ -17,3 +17,6 @@ def pairs(values: dict[str, object], short: int, other: Callable[[object], str])
 
 def only(logger: logging.Logger, handler: logging.Handler) -> bool:
     """Whether a line of this logger goes to `handler` and nowhere else, unfiltered."""
+
+def moment(seconds: float) -> str:
+    """A time since the epoch, of 1970 or later, as in 2026-01-01T00:00:00.000Z."""

@@ -1,10 +1,29 @@
 # cython: auto_pickle=False
 """Fields of log lines as text: two lines of each connection have them. Words in _log_fields.pyi."""
 
+from libc.time cimport gmtime_r, time_t, tm
+
 cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object)
     unsigned char* PyUnicode_1BYTE_DATA(object)
     Py_ssize_t PyUnicode_GET_LENGTH(object)
+
+
+cdef long long last_second = -1
+cdef str last_text = ""
+
+
+def moment(double seconds):
+    global last_second, last_text
+    cdef long long second = <long long>seconds, ms = <long long>(seconds * 1000.0) % 1000
+    cdef time_t at = <time_t>second
+    cdef tm now
+    if second != last_second:
+        gmtime_r(&at, &now)
+        last_text = (f"{now.tm_year + 1900:04d}-{now.tm_mon + 1:02d}-{now.tm_mday:02d}"
+                     f"T{now.tm_hour:02d}:{now.tm_min:02d}:{now.tm_sec:02d}.")
+        last_second = second
+    return f"{last_text}{ms:03d}Z"
 
 
 cdef enum:

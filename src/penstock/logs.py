@@ -24,7 +24,7 @@ import sys
 import time
 from typing import Any, Final, Literal, TextIO
 
-from penstock._log_fields import only, pairs
+from penstock._log_fields import moment, only, pairs
 
 __all__ = ["as_json", "configure", "event", "fields", "level", "set_level"]
 
@@ -56,14 +56,15 @@ def event(logger: logging.Logger, message: str, values: dict[str, object]) -> No
         return
     now = time.time()
     line = (
-        f"{_moment(now)} INFO {logger.name} {message}"
+        f"{moment(now)} INFO {logger.name} {message}"
         f"{pairs({**_common, **values} if _common else values, _SHORT, _value)}\n"
     )
     with handler.lock or contextlib.nullcontext():
         try:
             stream = handler.stream
             stream.write(line)
-            stream.flush()
+            if not getattr(stream, "line_buffering", False):
+                stream.flush()
         except (OSError, ValueError, UnicodeError):
             handler.handleError(logger.makeRecord(logger.name, logging.INFO, "", 0, message, (), None))
 
@@ -135,7 +136,7 @@ _ours: logging.StreamHandler[TextIO] | None = None
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         message = _CONTROL.sub(_escape, _message(record))
-        line = f"{_moment(record.created)} {record.levelname} {record.name} {message}"
+        line = f"{moment(record.created)} {record.levelname} {record.name} {message}"
         trouble = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
         return line + _pairs({**_common, **getattr(record, _FIELDS, {})}) + trouble
 
@@ -145,7 +146,7 @@ class _Json(logging.Formatter):
         import orjson
 
         line: dict[str, object] = {
-            "time": _moment(record.created),
+            "time": moment(record.created),
             "level": record.levelname,
             "logger": record.name,
             "message": _message(record),
@@ -191,15 +192,6 @@ def cut(value: Any, limit: int = _FIELD_BYTES) -> Any:
     if len(raw) <= limit:
         return value
     return f"{raw[:limit].decode('utf-8', 'ignore')}... ({len(raw)} bytes)"
-
-
-def _moment(seconds: float) -> str:
-    return f"{_second(int(seconds))}.{int(seconds * 1000) % 1000:03d}Z"
-
-
-@functools.lru_cache(maxsize=2)
-def _second(second: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
 def _pairs(values: dict[str, object]) -> str:

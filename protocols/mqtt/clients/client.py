@@ -83,6 +83,8 @@ class Client:
     promised: bool = False
     """It was told to a client, so that its rows are durable."""
     ended: bool = False
+    row_expiry_s: int = -1
+    """`expiry_s` in its row, if that says all but when it ends; -1: it has a will in it, or there is none."""
     row_lsn: int = 0
     """Position of the last row put for it."""
     dirty: bool = False

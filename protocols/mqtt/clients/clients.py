@@ -57,6 +57,9 @@ __all__ = ["Client", "Clients", "permit"]
 logger: Final = logging.getLogger("penstock.mqtt")
 
 _LAZY_S: Final = 0.1
+_NOTED_S: Final = 1.0
+"""A client that comes back within this time writes nothing."""
+_NOTED_AT_ONCE: Final = 100
 _NUMBERS: Final = 2**32 - 1
 _POLICED_AT_ONCE: Final = 100
 """Sessions that changed policies are held against in one turn."""
@@ -95,6 +98,9 @@ class Clients:
         self.expired = 0
         """Sessions that ended by their time."""
         self._saving: Any = None
+        self._left: list[Client] = []
+        """Sessions that lost their connections lately, whose rows do not say so yet."""
+        self._noting: Any = None
         self.on_deadline: Callable[[], None] = lambda: None
         """Called when `deadline` may have come nearer."""
         with uncollected():
@@ -282,10 +288,29 @@ class Clients:
         """The session has no connection from now on; the LSN to wait for."""
         client.ends_at = self._clock() + client.expiry_s
         self._arm(client.ends_at, client)
-        lsn = self.save(client)
+        lsn = 0
+        if client.will is None and client.row_expiry_s == client.expiry_s:
+            # Only the time of its end is new. A start needs it after a clean stop, and not after a crash.
+            self._left.append(client)
+            if self._noting is None:
+                self._noting = self.tick.after(_NOTED_S, self._note_left)
+        else:
+            lsn = self.save(client)
         self.save_out(client)
         client.rest()
         return lsn
+
+    def _note_left(self) -> None:
+        """Put the times of end of the sessions that were left lately and are still away."""
+        self._noting = None
+        left, self._left = self._left[:_NOTED_AT_ONCE], self._left[_NOTED_AT_ONCE:]
+        if self._left:
+            self._noting = self.tick.after(0, self._note_left)
+        for client in left:
+            if client.connection is None and client.ends_at is not None:
+                what = f"the end of session {client.client_id!r} is not kept"
+                guarded(logger, what, self.save, client)
+                client.row_lsn = 0  # nobody waits for it
 
     def limit_connects(self, rate: int) -> None:
         """Let so many CONNECTs per second in; 0 = any number."""
@@ -418,6 +443,7 @@ class Clients:
             # The process may end before the connection does: then this will is due.
             row.will = client.connection.will
         self.tick.schedule()
+        client.row_expiry_s = client.expiry_s if row.will is None else -1
         client.row_lsn = self.log.tables.put(SESSION, client.key, row.encode())
         return client.row_lsn
 
@@ -465,6 +491,10 @@ class Clients:
         if self._saving is not None:
             self._saving.cancel()
         self._save_dirty()
+        while self._left:
+            self._note_left()
+        if self._noting is not None:
+            self._noting.cancel()
 
     def _restore(self, key: bytes, value: bytes) -> None:
         row = SessionRow.decode(value)
@@ -497,6 +527,7 @@ class Clients:
             client.will_at = due
             self._arm(due, client)
         client.promised = True
+        client.row_expiry_s = row.expiry_s if row.will is None else -1
         # After a crash nobody knows who was connected: all sessions have all their time again.
         away = row.ends_at is not None and self.log.recovery.clean
         client.ends_at = now + client.expiry_s if row.ends_at is None or not away else row.ends_at

@@ -3,6 +3,8 @@
     --seconds S     of each measurement
     --size N        bytes of a message's body
     --frames N      in which a message is sent
+    --root FOLDER   a Debian with RabbitMQ 4 in it, which is measured, too; needs root. It is made by
+                    mmdebstrap --variant=minbase --include=rabbitmq-server trixie FOLDER
 
 One publisher and one consumer on one durable queue, durable messages, settled or not. Clients are bare
 sockets that count frames, so the broker is what is busy. The figure is the CPU time of the broker for each
@@ -12,10 +14,12 @@ message that was published and delivered.
 from __future__ import annotations
 
 import argparse
+import itertools
 import multiprocessing
 import socket
 import tempfile
 import time
+from collections.abc import Mapping
 from ctypes import c_int64
 from itertools import pairwise
 from pathlib import Path
@@ -210,6 +214,29 @@ def measure(
     return moved / passed, used / max(moved, 1) * 1e6
 
 
+class NewerRabbitMQ(RabbitMQ):
+    """RabbitMQ 4 of another Debian, with AMQP 1.0 in its core."""
+
+    name = "rabbitmq4"
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        """`root`: that Debian; `folder`, inside it: where the broker's files go."""
+        super().__init__(folder)
+        self._root = root
+
+    def command(self) -> list[str]:
+        script = next(self._root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server"))
+        return ["chroot", str(self._root), f"/{script.relative_to(self._root)}"]
+
+    def environment(self) -> Mapping[str, str]:
+        found = super().environment()
+        return {name: value.removeprefix(str(self._root)) for name, value in found.items()}
+
+    def version(self) -> str:
+        place = next(self._root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*"))
+        return place.name.partition("-")[2]
+
+
 COMPARABLE: Final = 1000
 """Messages per second below which CPU time says little about a message."""
 
@@ -220,7 +247,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--frames", type=int, default=1)
-    parser.add_argument("--only", choices=("penstock", "rabbitmq"))
+    parser.add_argument("--only", choices=("penstock", "rabbitmq", "rabbitmq4"))
+    parser.add_argument("--root", type=Path)
     options = parser.parse_args()
     cpu: dict[tuple[str, bool], float] = {}
     with tempfile.TemporaryDirectory(prefix="bench-amqp10-") as folder:
@@ -228,6 +256,9 @@ def main() -> None:
             (Gateway(Path(folder, "penstock")), "/queues/{}"),
             (RabbitMQ(Path(folder, "rabbitmq"), plugins=("rabbitmq_amqp1_0",)), "/amq/queue/{}"),
         ]
+        if options.root is not None:
+            place = tempfile.mkdtemp(prefix="bench-amqp10-", dir=options.root / "tmp")
+            brokers.append((NewerRabbitMQ(options.root, Path(place)), "/queues/{}"))
         for broker, address in brokers:
             if options.only not in (None, broker.name):
                 continue
@@ -248,10 +279,11 @@ def main() -> None:
                         continue
                     cpu[broker.name, settled] = used
                     print(f"{broker.name:9} {word:9} {rate:9,.0f} messages/s {used:8.1f} us of CPU each")
-    for settled in (False, True):
-        if ("penstock", settled) in cpu and ("rabbitmq", settled) in cpu:
+    for other, settled in itertools.product(("rabbitmq", "rabbitmq4"), (False, True)):
+        if ("penstock", settled) in cpu and (other, settled) in cpu:
             word = "settled" if settled else "unsettled"
-            print(f"{word}: {cpu['rabbitmq', settled] / cpu['penstock', settled]:.1f} times the messages")
+            times = cpu[other, settled] / cpu["penstock", settled]
+            print(f"{word}: {times:.1f} times the messages of {other}")
 
 
 if __name__ == "__main__":

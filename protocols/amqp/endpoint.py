@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from penstock import __version__
 from penstock.config import Address
 from penstock.protocols.amqp.connection_info import connection_facts
-from penstock.protocols.amqp.messages.half import serve_questions
 from penstock.protocols.amqp.options import AmqpOptions
 from penstock.protocols.amqp.session.session import Session
 from penstock.protocols.amqp.session.state import State
+from penstock.protocols.headers.half import serve_questions
 from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.listening.speaker import Speaker, SpokenConnection
 from penstock.protocols.listening.websocket_rules import WebSocketRules

@@ -40,6 +40,8 @@ class QueueEntry:
     lsn: int = 0
     """Where the record of a durable session is in the log."""
     _bindings: dict[Binding, None] | None = None
+    held: object | None = None
+    """Deliveries of a consumer that went away and may come back, for the front end that holds them."""
     default_slot: Slot | None = None
     """Its slot in the default exchange, from the first message to its name on."""
     own_feed: Feed | None = None

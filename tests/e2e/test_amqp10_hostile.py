@@ -97,6 +97,7 @@ def test_without_sasl_nobody_comes_in(amqp_port: int) -> None:
         (OPEN + struct.pack(">IBBH", 1 << 30, 2, 0, 0), "amqp:connection:framing-error"),
         (OPEN + struct.pack(">IBBH", 12, 2, 0, 0) + b"\x00\x53\x99\x45", "amqp:decode-error"),
         (OPEN + encode_frame(7, Flow(0, 1, 0, 1)), "amqp:illegal-state"),
+        (BEGIN + encode_frame(0, Attach("l", 4096, False)), "amqp:connection:framing-error"),
         (OPEN + encode_frame(0, SaslInit("PLAIN"), kind=SASL), "amqp:connection:framing-error"),
     ],
 )
@@ -110,7 +111,6 @@ def test_a_mistake_ends_the_connection_with_its_condition(amqp_port: int, data: 
         ([Transfer(5, 0, b"t", 0)], "amqp:session:unattached-handle"),
         ([Detach(5)], "amqp:session:unattached-handle"),
         ([_SENDER, _SENDER], "amqp:session:handle-in-use"),
-        ([Attach("l", 4096, False)], "amqp:not-allowed"),
     ],
 )
 def test_a_mistake_in_a_session_ends_the_session_only(amqp_port: int, frames: list[Any], said: str) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+from proton import Message
+from proton.utils import BlockingConnection
 
 from penstock.cli.rabbitmqctl import run
 from tests.support.brokers import Broker, BrokerMissing, Gateway, RabbitMQ
@@ -99,3 +101,33 @@ def test_publishes_and_deliveries_are_copied_while_it_is_on(traced: tuple[Broker
         ("deliver.q1", {**plain, "redelivered": 0}, b"to nobody else"),
         ("deliver.q1", {**plain, "redelivered": 1}, b"to nobody else"),
     ]
+
+
+@pytest.mark.penstock_only("RabbitMQ 3 speaks AMQP 1.0 by a plug-in, with other addresses")
+def test_messages_of_amqp_1_0_are_copied_too(traced: tuple[Broker, Ctl]) -> None:
+    broker, ctl = traced
+    parameters = pika.ConnectionParameters("127.0.0.1", broker.amqp_port)
+    with pika.BlockingConnection(parameters) as watching:
+        watcher = watching.channel()
+        watcher.queue_declare("trace")
+        watcher.queue_bind("trace", "amq.rabbitmq.trace", "#")
+        watcher.queue_declare("q1", durable=True)
+        connection = BlockingConnection(
+            f"amqp://guest:guest@127.0.0.1:{broker.amqp_port}", timeout=LIMIT_S, allowed_mechs="PLAIN"
+        )
+        sender = connection.create_sender("/queues/q1")
+        receiver = connection.create_receiver("/queues/q1")
+        ctl("trace_on")
+        sender.send(Message(body=b"traced", inferred=True, subject="s", properties={"n": 1}))
+        assert receiver.receive(timeout=LIMIT_S).subject == "s"
+        receiver.accept()
+        (publish, put, body), (deliver, got, _) = copies(watcher, 2)
+        ctl("trace_off")
+        sender.send(Message(body=b"after", inferred=True))
+        connection.close()
+    assert (publish, deliver, body) == ("publish.", "deliver.q1", b"traced")
+    assert put["routing_keys"] == got["routing_keys"] == ["q1"]
+    assert put["routed_queues"] == ["q1"]
+    assert put["properties"]["headers"] == got["properties"]["headers"] == {"n": 1}
+    assert (put["vhost"], put["user"], put["channel"]) == ("/", "guest", 0)
+    assert got["redelivered"] == 0

@@ -20,7 +20,7 @@ from penstock.protocols.amqp.codec._channel import Channel as Core
 from penstock.protocols.amqp.codec._channel import Consumer
 from penstock.protocols.amqp.codec.errors import AmqpError, answer, soft
 from penstock.protocols.amqp.codec.methods import Index, encode
-from penstock.protocols.amqp.messages import firehose
+from penstock.protocols.headers.firehose import Place, delivered
 from penstock.protocols.net.connection_info import Totals
 from penstock.protocols.properties.values import Value
 from penstock.router.errors import AccessRefused
@@ -78,7 +78,7 @@ class Channel:
         self.last_queue = ""
         """The queue that "" stands for."""
         self.timeouts = Timeouts()
-        firehose.turn(self)
+        self.turn_firehose()
 
     @property
     def vhost(self) -> Vhost:
@@ -87,6 +87,16 @@ class Channel:
     @property
     def actor(self) -> Actor:
         return self.session.actor
+
+    # The firehose
+
+    def turn_firehose(self) -> None:
+        """Tell of deliveries, or not, as the vhost's firehose is on or off."""
+        self.core.tap = (lambda *what: delivered(self.place(), *what)) if self.vhost.firehose.is_on else None
+
+    def place(self) -> Place:
+        """Where the firehose saw a message."""
+        return Place(self.vhost, self.session.name(), self.number, self.actor.identity.username)
 
     # Replies
 

@@ -21,20 +21,19 @@ from penstock.protocols.amqp.codec.properties import (
     with_reply_to,
     without_header,
 )
-from penstock.protocols.amqp.messages import firehose
 from penstock.protocols.amqp.messages.delay import delay_ms, due_ms, names, served, undelayed
-from penstock.protocols.amqp.messages.half import Decided, Prepared, decide, half_of, prepare
-from penstock.protocols.amqp.messages.producer import numbered
+from penstock.protocols.headers import firehose
+from penstock.protocols.headers.half import HALF_HEADERS, Decided, Prepared, decide, half_of, prepare
+from penstock.protocols.headers.producer import numbered
 from penstock.protocols.properties.translate import EXCHANGE, topic_of
 from penstock.protocols.properties.values import Table, Value
 from penstock.router.errors import HalfUnknown, NotFound, TooManyHalves
-from penstock.router.exchanges.deduplication import Seen
 from penstock.router.messages.delay_names import delay_name
 from penstock.router.messages.half import HalfMessage
 from penstock.router.messages.retained import RetainedMessage
 from penstock.router.names import ENC_AMQP091, join_key_block, key_blocks_at, split_key_block, text, wire
-from penstock.router.publishing.capacity import Capacity
 from penstock.router.publishing.direct_replies import REPLY_TO
+from penstock.router.publishing.once import Once
 from penstock.router.publishing.publishing import Published
 from penstock.router.routes._routes import Route
 from penstock.router.rows import ProducerName
@@ -119,17 +118,20 @@ def _half(channel: Channel, message: Message, half: Prepared | Decided) -> None:
         )
     if message.due_ms or message.delay_ms or message.name is not None or len(message.keys) != 1:
         raise soft(406, "a half message has no delay and no copies")
-    codec = channel.session.codec
+    codec, vhost, identity = channel.session.codec, channel.vhost, channel.actor.identity
     try:
         if isinstance(half, Decided):
-            lsn = decide(channel, half)
+            lsn = decide(vhost, identity, half)
         else:
             route = routed(channel, message).route
             if message.mandatory and not route.routed:
                 raise NotFound("queue", text(message.keys[0][2:]), channel.vhost.name)
             flags = PERSISTENT if message.persistent else 0
-            kept = HalfMessage(message.block, message.body, flags, message.priority, message.ttl_ms)
-            lsn = prepare(channel, half, message.keys[0], kept)
+            block = message.block
+            for name in HALF_HEADERS:
+                block = without_header(block, name)
+            kept = HalfMessage(block, message.body, flags, message.priority, message.ttl_ms)
+            lsn = prepare(vhost, identity, half, message.keys[0], kept)
     except (HalfUnknown, TooManyHalves):
         if not channel.core.confirming:
             raise
@@ -219,54 +221,21 @@ def append(channel: Channel, message: Message, way: Way) -> Published:
     """
     published = _append_once(channel, message, way)
     if channel.vhost.firehose.is_on and not published.repeated:
-        firehose.published(channel, message.keys, message.block, message.body, way.route)
+        firehose.published(channel.place(), message.keys, message.block, message.body, way.route)
     return published
 
 
 def _append_once(channel: Channel, message: Message, way: Way) -> Published:
     """Append it, unless its producer sent it before, or its exchange knows its deduplication header."""
-    log = channel.session.log
-    seen = _seen(channel, message)
-    value = None if seen is None else seen.value_of(message.headers)
-    if seen is not None and value is not None:
-        first = seen.find(value)
-        if first is not None:
-            return Published(first, way.route, repeated=True)
-        if Capacity().refusing(way.route, len(message.body)) is not None:
-            return _refused(channel, way)
-        with log.unit():
-            published = _append(channel, message, way)
-            seen.note(value, message.headers, published.lsn)
-        return published
-    if message.numbered is None:
-        return _append(channel, message, way)
-    name, sequence = message.numbered
-    unsent = channel.unsent if channel.core.confirming else None
-    if unsent is not None and unsent.before(name.key, sequence) is not None:
-        return _refused(channel, way)
-    known = log.producers.admit_sequence(name.key, sequence)
-    if known:
-        return Published(known, way.route, repeated=True)
-    if Capacity().refusing(way.route, len(message.body)) is not None:
-        if unsent is not None:
-            unsent.refused(name.key, sequence)
-        return _refused(channel, way)
-    log.producers.open()
-    published = _append(channel, message, way)
-    log.producers.note(name.key, sequence, sequence, published.lsn, label=name.label)
-    if unsent is not None:
-        unsent.kept(name.key, sequence)
-    return published
-
-
-def _refused(channel: Channel, way: Way) -> Published:
-    """A message that may come again is nowhere, not even where there is room, or among the dead letters."""
-    return Published(channel.session.log.appender.next_lsn - 1, way.route, refused=True)
-
-
-def _seen(channel: Channel, message: Message) -> Seen | None:
     exchange = channel.vhost.exchanges.get(_exchange(message.keys[0]))
-    return None if exchange is None else exchange.seen
+    once = Once(message.numbered, channel.unsent if channel.core.confirming else None, exchange)
+    return once.append(
+        channel.session.log,
+        way.route,
+        message.headers,
+        len(message.body),
+        lambda: _append(channel, message, way),
+    )
 
 
 def _append(channel: Channel, message: Message, way: Way) -> Published:

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from penstock.errors import LogError, PenstockError, ProtocolError
+from penstock.protocols.headers.errors import HeaderRefused
 from penstock.protocols.properties._tables import (
     Byte,
     ByteArray,
@@ -272,6 +273,7 @@ _ANSWERS: Final[dict[type, Callable[[Any], AmqpError]]] = {
     router.InvalidParameter: lambda e: soft(406, str(e)),
     router.LimitReached: _limit_reached,
     router.BackfillRefused: lambda e: soft(406, e.message),
+    HeaderRefused: lambda e: soft(406, e.message),
     router.HalfRefused: lambda e: soft(406, e.message),
     router.HalfUnknown: lambda e: soft(404, e.message),
     router.TooManyHalves: lambda e: soft(406, e.message),

@@ -1,1 +1,1 @@
-"""Message headers that AMQP clients use: delays, producer numbers, half messages, dead letters, firehose."""
+"""Message headers that AMQP clients use: delays, dead letters."""

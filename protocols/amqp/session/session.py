@@ -41,7 +41,6 @@ from penstock.protocols.amqp.codec.methods import (
     decode,
     encode,
 )
-from penstock.protocols.amqp.messages import firehose
 from penstock.protocols.amqp.options import NEGOTIATION_FRAME_MAX, AmqpOptions
 from penstock.protocols.amqp.session import renewal
 from penstock.protocols.amqp.session.handshake import (
@@ -454,7 +453,7 @@ class Session:
 
     def _firehose_turned(self) -> None:
         for channel in self.channels():
-            firehose.turn(channel)
+            channel.turn_firehose()
 
     def force_close(self, reason: str) -> None:
         """The operator wants the connection to end."""

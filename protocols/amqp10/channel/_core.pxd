@@ -21,6 +21,7 @@ cdef enum:                          # how a delivery ends
     REJECTED = 1
     RELEASED = 2                    # it was not processed
     FAILED = 3                      # it was, in vain, and comes again
+    DEFAULT = 4                     # as its link says
 
 
 cdef struct Unsettled:
@@ -34,6 +35,7 @@ cdef struct Due:                    # deliveries of the client that have one out
     uint32_t first, last            # their numbers
     uint64_t lsn                    # it is said when that is written, or synced
     bint synced
+    bint second                     # the peer settles it, after us
     uint64_t read                   # in which they came
     PyObject* state                 # owned: the outcome's bytes
 
@@ -63,6 +65,7 @@ cdef class ChannelCore:
     cdef public bint holding            # frames wait for the peer's window: nothing may pass them
     cdef public uint32_t next_incoming, next_outgoing
     cdef public int64_t window, window_most, remote_window
+    cdef public object tap              # called with each delivery: queue, batch, index, redelivered; None: nobody wants to know
     cdef list cores                     # links by handle
     cdef list starved                   # receivers' links that had no credit when they were asked
     # deliveries to the peer, by their numbers: ring[i & mask] for first <= i < last
@@ -74,6 +77,7 @@ cdef class ChannelCore:
     cdef Due* due
     cdef Py_ssize_t due_count, due_capacity
     cdef bint awaits
+    cdef public int seconds         # receivers' links whose deliveries we settle when their outcome is on disk
 
     cdef uint64_t hold(self, OutgoingCore link, Cursor cursor, uint64_t seq) except? 0
     cdef int make_room(self) except -1
@@ -82,11 +86,11 @@ cdef class ChannelCore:
     cdef Py_ssize_t settle_part(self, uint64_t low, uint64_t high, int how) except -1
     cdef void drop(self, Unsettled* entry) noexcept
     cdef void advance(self) noexcept
-    cdef int add_due(self, uint32_t number, bytes state, uint64_t lsn, bint synced) except -1
+    cdef int add_due(self, uint32_t number, bytes state, uint64_t lsn, bint synced, bint second) except -1
     cdef int say(self, uint64_t written, uint64_t synced) except -1
-    cdef int say_one(self, uint32_t first, uint32_t last, bytes state) except -1
+    cdef int say_one(self, uint32_t first, uint32_t last, bint second, bytes state) except -1
     cdef int took_frame(self) except -1
-    cdef int put_message(self, uint32_t handle, uint32_t number, bint settled, Piece* pieces, Py_ssize_t size) except -1
+    cdef int put_message(self, OutgoingCore link, uint32_t number, Piece* pieces, Py_ssize_t size) except -1
     cpdef feed_starved(self)
 
 
@@ -98,6 +102,7 @@ cdef class IncomingCore:
     cdef public bint gathering          # a message is not whole yet: of it,
     cdef public bytearray gathered      # the parts that came; they count in ConnectionCore.gathered, too
     cdef public uint32_t first_id       # the number
+    cdef public bint second             # the peer settles its messages, after we said their outcome
     cdef public bint part_settled       # whether one of its transfers said that it is settled
     cdef public object first_state      # the state of its first transfer
     cdef public bytes key               # the key block of all messages; None: each has its own
@@ -114,6 +119,10 @@ cdef class OutgoingCore(DirectConsumer):
     cdef readonly uint32_t handle
     cdef public bint settled            # deliveries are
     cdef public bint draining
+    cdef public bint resuming           # deliveries of an earlier link are told of first
+    cdef public int default_how         # how a delivery ends that is settled without an outcome
+    cdef public bint has_default        # the peer chose that
+    cdef public uint32_t series         # in front of the numbers in its tags; 0: none
     cdef public bint filtered           # each message is looked at
     cdef public uint32_t delivery_count
     cdef public int64_t link_credit

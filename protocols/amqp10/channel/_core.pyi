@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from penstock.log_core.batch._batch import Record
+from penstock.log_core.batch._batch import Batch, Record
 from penstock.log_core.feeds._feed import Feed
 from penstock.protocols.net._stream import QuickReader
 from penstock.protocols.net.outbuffer import OutBuffer
@@ -18,6 +18,7 @@ HOW_ACCEPTED: int
 HOW_REJECTED: int
 HOW_RELEASED: int
 HOW_FAILED: int
+HOW_DEFAULT: int
 
 class ConnectionCore(QuickReader):
     """The state that all sessions of a connection share."""
@@ -58,6 +59,8 @@ class ChannelCore:
     """Frames wait for the peer's window."""
     next_incoming: int
     next_outgoing: int
+    tap: Callable[[Queue, Batch, int, bool], None] | None
+    """Called with each delivery: queue, batch, index of the message there, whether it is redelivered."""
     window: int
     """Transfers that the peer may still send; `window_most` is given again when half of it is used."""
     window_most: int
@@ -89,17 +92,26 @@ class ChannelCore:
         """End the deliveries to the peer in that range that are not settled; how many these were."""
 
     def give_back(self, link: OutgoingCore, failed: bool) -> None:
-        """Give what the link holds back to its queue; `failed`: each delivery counts as a failure."""
+        """End what the link holds as its default outcome says.
+
+        Without one it goes back to its queue; `failed`: each delivery counts as a failure.
+        """
+
+    def take_out(self, link: OutgoingCore) -> list[tuple[int, Cursor, int]]:
+        """Number, cursor and seq of what the link holds; they are somebody else's to settle."""
 
     @property
     def unsettled(self) -> int:
         """Deliveries to the peer that are not settled."""
 
-    def settle_later(self, number: int, state: bytes, lsn: int, synced: bool) -> None:
-        """The peer's delivery has this outcome once the log has `lsn`."""
+    def settle_later(self, number: int, state: bytes, lsn: int, synced: bool, second: bool) -> None:
+        """The peer's delivery has this outcome once the log has `lsn`; `second`: the peer settles it then."""
 
     def drop_due(self) -> None:
         """Say none of the outcomes that wait."""
+
+    seconds: int
+    """Links of receivers whose deliveries we settle when their outcome is on disk."""
 
     def forget_starved(self) -> None:
         """No link of it gets anything any more."""
@@ -122,6 +134,8 @@ class IncomingCore:
     """A message is not whole yet."""
     gathered: bytearray
     """The parts of it that came; they count in `ConnectionCore.gathered`, too."""
+    second: bool
+    """The peer settles its messages, after we said their outcome."""
     first_id: int
     """Its number."""
     part_settled: bool
@@ -153,6 +167,14 @@ class OutgoingCore(DirectConsumer):
     settled: bool
     """Its deliveries are."""
     draining: bool
+    resuming: bool
+    """Deliveries of an earlier link are told of first."""
+    default_how: int
+    """How a delivery ends that is settled without an outcome."""
+    has_default: bool
+    """The peer chose that."""
+    series: int
+    """In front of the numbers in its tags; 0: none."""
     filtered: bool
     """`payload` says of each message whether the peer gets it."""
     delivery_count: int

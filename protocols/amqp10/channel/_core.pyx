@@ -40,6 +40,7 @@ HOW_ACCEPTED = ACCEPTED
 HOW_REJECTED = REJECTED
 HOW_RELEASED = RELEASED
 HOW_FAILED = FAILED
+HOW_DEFAULT = DEFAULT
 globals()["ACCEPTED"] = ACCEPTED_STATE
 
 
@@ -154,17 +155,17 @@ cdef class ChannelCore:
 
     # Outcomes for the peer
 
-    def settle_later(self, uint32_t number, bytes state not None, uint64_t lsn, bint synced):
-        self.add_due(number, state, lsn, synced)
+    def settle_later(self, uint32_t number, bytes state not None, uint64_t lsn, bint synced, bint second):
+        self.add_due(number, state, lsn, synced, second)
 
-    cdef int add_due(self, uint32_t number, bytes state, uint64_t lsn, bint synced) except -1:
+    cdef int add_due(self, uint32_t number, bytes state, uint64_t lsn, bint synced, bint second) except -1:
         cdef Due* last = &self.due[self.due_count - 1] if self.due_count else NULL
         cdef Due* grown
         cdef Py_ssize_t capacity
         cdef ConnectionCore connection = self.connection
         if (
-            last != NULL and last.read == connection.reads and last.synced == synced and number == <uint32_t>(last.last + 1)
-            and (last.state == <PyObject*>state or <bytes>last.state == state)
+            last != NULL and last.read == connection.reads and last.synced == synced and last.second == second
+            and number == <uint32_t>(last.last + 1) and (last.state == <PyObject*>state or <bytes>last.state == state)
         ):
             last.last = number
             last.lsn = max(last.lsn, lsn)
@@ -180,6 +181,7 @@ cdef class ChannelCore:
             last.first = last.last = number
             last.lsn = lsn
             last.synced = synced
+            last.second = second
             last.read = connection.reads
             last.state = <PyObject*>state
             Py_INCREF(state)
@@ -197,32 +199,33 @@ cdef class ChannelCore:
         cdef Due* entry
         cdef bytes state = None
         cdef uint32_t first = 0, last = 0
+        cdef bint second = False
         for i in range(count):
             entry = &self.due[i]
             if entry.lsn > (synced if entry.synced else written):
                 self.due[kept] = entry[0]
                 kept += 1
                 continue
-            if state is not None and entry.first == <uint32_t>(last + 1) and (
+            if state is not None and entry.first == <uint32_t>(last + 1) and entry.second == second and (
                 entry.state == <PyObject*>state or <bytes>entry.state == state
             ):
                 last = entry.last
             else:
                 if state is not None:
-                    self.say_one(first, last, state)
-                first, last = entry.first, entry.last
+                    self.say_one(first, last, second, state)
+                first, last, second = entry.first, entry.last, entry.second
                 state = <bytes>entry.state
             Py_DECREF(<object>entry.state)
         self.due_count = kept
         if state is not None:
-            self.say_one(first, last, state)
+            self.say_one(first, last, second, state)
             self.connection.has_output()
         return 0
 
-    cdef int say_one(self, uint32_t first, uint32_t last, bytes state) except -1:
+    cdef int say_one(self, uint32_t first, uint32_t last, bint second, bytes state) except -1:
         if state == ACCEPTED_STATE:
             self.connection.confirmed += <uint32_t>(last - first) + <uint64_t>1
-        return put_disposition(self.connection.out, self.number, True, first, last, state)
+        return put_disposition(self.connection.out, self.number, True, first, last, not second, state)
 
     def drop_due(self):
         cdef Py_ssize_t i, count = self.due_count
@@ -323,6 +326,7 @@ cdef class ChannelCore:
         cdef PyObject* link
         cdef Cursor cursor
         cdef Py_ssize_t n = 0
+        cdef int end_how
         while i < end:
             entry = &self.ring[i & self.mask]
             link = entry.link
@@ -332,6 +336,7 @@ cdef class ChannelCore:
             cursor = <Cursor>entry.cursor
             seq = entry.seq
             count = 0
+            end_how = (<OutgoingCore>link).default_how if how == DEFAULT else how
             while True:         # a run of one link and cursor
                 self.drop(entry)
                 count += 1
@@ -342,16 +347,11 @@ cdef class ChannelCore:
                 if entry.cursor != <PyObject*>cursor or entry.link != link or entry.seq != seq + count:
                     break
             n += count
-            if how == ACCEPTED:
+            if end_how == ACCEPTED:
                 cursor.settle_run(seq, count)
                 continue
             while count:
-                if how == REJECTED:
-                    cursor.reject(seq)
-                elif how == FAILED:
-                    cursor.requeue(seq)
-                else:
-                    cursor.release(seq)
+                end_one(cursor, seq, end_how)
                 seq += 1
                 count -= 1
         return n
@@ -380,25 +380,29 @@ cdef class ChannelCore:
         self.advance()
 
     def give_back(self, OutgoingCore link not None, bint failed):
-        cdef uint64_t i, seq
-        cdef Unsettled* entry
+        cdef uint64_t seq
         cdef Cursor cursor
+        cdef int how = link.default_how if link.has_default or not failed else FAILED
+        for _, cursor, seq in self.take_out(link):
+            end_one(cursor, seq, how)
+
+    def take_out(self, OutgoingCore link not None):
+        cdef uint64_t i
+        cdef Unsettled* entry
+        cdef list found = []
         for i in range(self.first, self.last):
             entry = &self.ring[i & self.mask]
             if entry.link == <PyObject*>link:
-                cursor, seq = <Cursor>entry.cursor, entry.seq
+                found.append((<uint32_t>entry.number, <Cursor>entry.cursor, entry.seq))
                 self.drop(entry)
-                if failed:
-                    cursor.requeue(seq)
-                else:
-                    cursor.release(seq)
         self.advance()
+        return found
 
     @property
     def unsettled(self):
         return self.live
 
-    cdef int put_message(self, uint32_t handle, uint32_t number, bint settled, Piece* pieces, Py_ssize_t size) except -1:
+    cdef int put_message(self, OutgoingCore link, uint32_t number, Piece* pieces, Py_ssize_t size) except -1:
         """Write a message in as many frames as it needs, or have them wait for the peer's window."""
         cdef ConnectionCore connection = self.connection
         cdef Py_ssize_t frames = frames_of(size, connection.frame_max)
@@ -406,15 +410,29 @@ cdef class ChannelCore:
         connection.delivered += 1
         if self.holding or frames > self.remote_window:
             whole = b"".join([pieces[i].p[:pieces[i].size] for i in range(3) if pieces[i].size])
-            self.write_later(handle, number, settled, whole)
+            self.write_later(link.handle, number, link.settled, whole, link.series)
             return 0
-        put_delivery(connection.out, self.number, connection.frame_max, handle, number, settled, pieces, size)
+        put_delivery(connection.out, self.number, connection.frame_max, link.handle, number, link.series, link.settled,
+                     pieces, size)
         self.remote_window -= frames
         self.next_outgoing += <uint32_t>frames
         return 0
 
-    def write_later(self, handle, number, settled, payload):
+    def write_later(self, handle, number, settled, payload, series):
         raise NotImplementedError
+
+
+cdef int end_one(Cursor cursor, uint64_t seq, int how) except -1:
+    """End one delivery."""
+    if how == ACCEPTED:
+        cursor.settle(seq)
+    elif how == REJECTED:
+        cursor.reject(seq)
+    elif how == FAILED:
+        cursor.requeue(seq)
+    else:
+        cursor.release(seq)
+    return 0
 
 
 cdef class IncomingCore:
@@ -458,6 +476,7 @@ cdef class OutgoingCore(DirectConsumer):
 
     def __init__(self, ChannelCore channel not None, uint32_t handle):
         self.handle = handle
+        self.default_how = RELEASED
 
     def of_stream(self, Feed offsets not None, int64_t base):
         self.offsets = offsets
@@ -560,6 +579,8 @@ cdef class OutgoingCore(DirectConsumer):
                 return 0
             pieces[0].p = <const uint8_t*>PyBytes_AS_STRING(found)
             pieces[0].size = PyBytes_GET_SIZE(found)
+        if channel.tap is not None:
+            channel.tap(self.queue, batch, item.index, bool(item.redelivered))
         size = pieces[0].size + pieces[1].size + pieces[2].size
         if self.settled:
             number = channel.next_number
@@ -568,7 +589,7 @@ cdef class OutgoingCore(DirectConsumer):
             number = channel.hold(self, cursor, seq)
         self.delivery_count += 1
         self.link_credit -= 1
-        channel.put_message(self.handle, <uint32_t>number, self.settled, pieces, size)
+        channel.put_message(self, <uint32_t>number, pieces, size)
         if self.settled:
             cursor.settle(seq)
         return 0

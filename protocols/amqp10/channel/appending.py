@@ -9,17 +9,28 @@ from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import PERSISTENT, SECTIONS
 from penstock.protocols.amqp10.channel.refusals import LinkError
 from penstock.protocols.amqp10.codec.performatives import Accepted, Error, Rejected, Released
-from penstock.protocols.amqp10.messages.translate import Stored
+from penstock.protocols.amqp10.messages.translate import Stored, stored_from_amqp10
+from penstock.protocols.headers import firehose
+from penstock.protocols.headers.half import HALF_HEADERS, Decided, decide, half_of
+from penstock.protocols.headers.half import Prepared as HalfPrepared
+from penstock.protocols.headers.half import prepare as keep_half
+from penstock.protocols.headers.producer import numbered
 from penstock.protocols.properties.properties import decode_properties
 from penstock.router.arguments import MessageHeaders
 from penstock.router.messages.delayed import HORIZON_MS
-from penstock.router.names import ENC_AMQP091
+from penstock.router.messages.half import HalfMessage
+from penstock.router.names import ENC_AMQP091, split_key_block
+from penstock.router.publishing.once import Once
+from penstock.router.publishing.publishing import Published
 from penstock.router.routes._routes import Route
 
 if TYPE_CHECKING:
+    from penstock.protocols.amqp10.channel.channel import Channel
     from penstock.protocols.amqp10.session.session import Session
+    from penstock.router.publishing.refused_numbers import RefusedNumbers
+    from penstock.router.rows import ProducerName
 
-__all__ = ["Prepared", "append", "prepare", "resolve"]
+__all__ = ["Prepared", "append", "prepare", "resolve", "take_half"]
 
 _TTL_MAX: Final = 2**32 - 2
 
@@ -32,10 +43,20 @@ class Prepared:
     stored: Stored
     due_ms: int
     """When it is to go its way, since the epoch; 0 = now."""
+    numbered: tuple[ProducerName, int] | None = None
+    """The named producer it comes from, and its number."""
+    half: HalfPrepared | Decided | None = None
+    """Its part in half messages."""
 
 
 def prepare(session: Session, key: bytes, stored: Stored) -> Prepared:
-    """Check a message to a key block. Raises LinkError: its user-id is another's, or it is due too late."""
+    """Check a message to a key block.
+
+    Raises:
+        LinkError: its user-id is another's, or it is due too late.
+        HeaderRefused: an annotation of ours has a wrong value.
+
+    """
     if stored.has_user_id:
         user = _headers(stored).properties.get("user_id")
         if user is not None and user != session.identity.username:
@@ -49,7 +70,14 @@ def prepare(session: Session, key: bytes, stored: Stored) -> Prepared:
         if due_ms > now_ms + HORIZON_MS:
             raise LinkError("amqp:invalid-field", "a delivery is due within 100 years")
         due_ms = due_ms if due_ms > now_ms + 1 else 0
-    return Prepared(key, stored, due_ms)
+    if not stored.has_own:
+        return Prepared(key, stored, due_ms)
+    headers = _headers(stored)
+    half = half_of(headers)
+    if half is not None and due_ms:
+        raise LinkError("amqp:not-allowed", "a half message has no delay")
+    number = numbered(session.vhost.name, session.identity.username, headers)
+    return Prepared(key, stored, due_ms, number, half)
 
 
 def _headers(stored: Stored) -> MessageHeaders:
@@ -71,41 +99,97 @@ def resolve(session: Session, message: Prepared) -> Route:
     return route
 
 
-def append(session: Session, message: Prepared) -> tuple[Any, int, bool]:
-    """The outcome, and the LSN that it waits for: written, or synced. Raises RoutingError."""
-    stored, ttl = message.stored, message.stored.ttl_ms
-    flags = (PERSISTENT if stored.durable else 0) | (SECTIONS if stored.has_sections else 0)
-    priority = stored.priority if stored.has_priority else 0
-    ttl_ms = max(ttl, 1) if ttl is not None and ttl <= _TTL_MAX else 0
+def append(
+    channel: Channel, message: Prepared, unsent: RefusedNumbers | None = None
+) -> tuple[Any, int, bool]:
+    """The outcome, and the LSN that it waits for: written, or synced. Raises RoutingError.
+
+    `unsent`: numbers that were refused, where the sender hears of that.
+    """
+    session, stored = channel.session, message.stored
+    route = resolve(session, message)
     session.published += 1
+    exchange = session.vhost.exchanges.get(_exchange(message.key))
+    if message.numbered is None and (exchange is None or exchange.seen is None):
+        published = _append(session, message, route)
+    else:
+        published = Once(message.numbered, unsent, exchange).append(
+            session.broker.log,
+            route,
+            _headers(stored),
+            len(stored.body),
+            lambda: _append(session, message, route),
+        )
+    if session.vhost.firehose.is_on and not published.repeated:
+        firehose.published(
+            channel.place(), (message.key,), stored.block, stored.body, route, sections=stored.has_sections
+        )
+    session.schedule()
+    if published.refused:
+        return Rejected(Error("amqp:resource-limit-exceeded", "a queue is full")), 0, False
+    if not (route.routed or published.replied or published.repeated):
+        return Released(), 0, False
+    durable = stored.durable and (route.durable or published.waits)
+    return Accepted(), published.lsn, durable
+
+
+def _append(session: Session, message: Prepared, route: Route) -> Published:
+    stored = message.stored
+    flags, priority, ttl_ms = _flags(stored), _priority(stored), _ttl_ms(stored)
+    vhost, block, body = session.vhost, stored.block, stored.body
+    lsn = session.broker.log.appender.next_lsn - 1
     if message.due_ms:
-        if not resolve(session, message).routed:
-            return Released(), 0, False
-        if session.vhost.refuses:
-            return Rejected(Error("amqp:resource-limit-exceeded", "the vhost's quota is used up")), 0, False
+        if not route.routed or vhost.refuses:
+            return Published(lsn, route, refused=route.routed)
         lsn = session.broker.delayed.schedule(
-            session.vhost.name,
+            vhost.name,
             message.due_ms,
             ENC_AMQP091,
             message.key,
-            stored.block,
-            stored.body,
+            block,
+            body,
             flags=flags,
             priority=priority,
             ttl_ms=ttl_ms,
         )
-        return Accepted(), lsn, stored.durable
-    route = resolve(session, message)
-    replies = session.vhost.replies
-    if replies.waits_at(message.key):
-        replies.deliver((message.key,), stored.block, stored.body, sections=stored.has_sections)
-        return Accepted(), 0, False
-    published = session.vhost.publishing.append(
-        route, message.key, stored.block, stored.body, flags, priority, ENC_AMQP091, ttl_ms
-    )
-    session.schedule()
-    if published.refused:
-        return Rejected(Error("amqp:resource-limit-exceeded", "a queue is full")), 0, False
-    if not route.routed:
+        return Published(lsn, route, waits=True)
+    if vhost.replies.waits_at(message.key):
+        vhost.replies.deliver((message.key,), block, body, sections=stored.has_sections)
+        return Published(0, route, replied=True)
+    return vhost.publishing.append(route, message.key, block, body, flags, priority, ENC_AMQP091, ttl_ms)
+
+
+def take_half(session: Session, message: Prepared, payload: bytes) -> tuple[Any, int, bool]:
+    """Keep the message for a decision, or decide about one that is kept: as `append`, which it does not do.
+
+    Raises RoutingError.
+    """
+    half, identity = message.half, session.identity
+    assert half is not None
+    if isinstance(half, Decided):
+        return Accepted(), decide(session.vhost, identity, half), True
+    if not resolve(session, message).routed:
         return Released(), 0, False
-    return Accepted(), published.lsn, stored.durable and route.durable
+    stored = stored_from_amqp10(payload, without=HALF_HEADERS)
+    kept = HalfMessage(stored.block, stored.body, _flags(stored), _priority(stored), _ttl_ms(stored))
+    return Accepted(), keep_half(session.vhost, identity, half, message.key, kept), True
+
+
+def _exchange(key: bytes) -> str:
+    parts = split_key_block(key)
+    assert parts is not None  # it was made of two short strings
+    return parts[0]
+
+
+def _flags(stored: Stored) -> int:
+    return (PERSISTENT if stored.durable else 0) | (SECTIONS if stored.has_sections else 0)
+
+
+def _priority(stored: Stored) -> int:
+    return stored.priority if stored.has_priority else 0
+
+
+def _ttl_ms(stored: Stored) -> int:
+    """As a record has it: 0 = it does not expire."""
+    ttl = stored.ttl_ms
+    return max(ttl, 1) if ttl is not None and ttl <= _TTL_MAX else 0

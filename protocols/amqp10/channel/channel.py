@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.errors import PenstockError
@@ -24,6 +25,7 @@ from penstock.protocols.amqp10.channel.replies import ReplyLink, is_for_replies
 from penstock.protocols.amqp10.channel.settled_sender import SettledSender
 from penstock.protocols.amqp10.channel.settling import annotate, how_of
 from penstock.protocols.amqp10.channel.transactions import CoordinatorLink
+from penstock.protocols.amqp10.codec.errors import FramingError
 from penstock.protocols.amqp10.codec.frames import encode_frame, encode_transfer
 from penstock.protocols.amqp10.codec.performatives import (
     Attach,
@@ -40,12 +42,14 @@ from penstock.protocols.amqp10.codec.performatives import (
     Target,
     TransactionalState,
     Transfer,
-    encode_composite,
 )
 from penstock.protocols.amqp10.options import WINDOW
+from penstock.protocols.headers.firehose import Place, delivered
+from penstock.router.publishing.refused_numbers import RefusedNumbers
 
 if TYPE_CHECKING:
     from penstock.protocols.amqp10.session.session import Session
+    from penstock.subscriptions.queue.queue import Queue
 
 __all__ = ["LINKS_MAX", "Channel"]
 
@@ -74,6 +78,9 @@ class Channel(ChannelCore):
         """Frames that the client's window had no room for; `holding` says whether there are any."""
         self._actions: deque[tuple[int, Callable[[], None]]] = deque()
         """Calls that wait for an LSN to be on disk."""
+        self.unsent = RefusedNumbers()
+        """Numbered messages that were refused."""
+        self.turn_firehose()
         self.send(Begin(number, 0, self.window, WINDOW, LINKS_MAX))
 
     def send(self, performative: Any, payload: bytes = b"") -> None:
@@ -84,6 +91,18 @@ class Channel(ChannelCore):
     def send_flow(self, **link: Any) -> None:
         """Write the state of the session, and of a link."""
         self.send(Flow(self.next_incoming, self.window, self.next_outgoing, WINDOW, **link))
+
+    # The firehose
+
+    def turn_firehose(self) -> None:
+        """Tell of deliveries, or not, as the vhost's firehose is on or off."""
+        is_on = self.session.vhost.firehose.is_on
+        self.tap = (lambda *what: delivered(self.place(), *what)) if is_on else None
+
+    def place(self) -> Place:
+        """Where the firehose saw a message."""
+        session = self.session
+        return Place(session.vhost, session.name(), self.number, session.identity.username)
 
     # Frames
 
@@ -110,7 +129,7 @@ class Channel(ChannelCore):
         if attach.handle in self.links:
             raise SessionError("amqp:session:handle-in-use", f"handle {attach.handle} is in use")
         if attach.handle > LINKS_MAX:
-            raise SessionError("amqp:not-allowed", f"handles go up to {LINKS_MAX}")
+            raise FramingError(f"handle {attach.handle}; handles go up to {LINKS_MAX}")
         self.session.steal(attach.name, attach.role)
         try:
             link = _link(self, attach)
@@ -170,6 +189,10 @@ class Channel(ChannelCore):
         state = disposition.state
         if (state is None or isinstance(state, Received)) and not disposition.settled:
             return  # it has no outcome yet
+        queues: set[Queue] = set()
+        if self.seconds and not disposition.settled:
+            # The client relies on it that what is settled then does not come again.
+            queues = {cursor.queue for _, cursor, _ in self.chosen(first, last) if cursor.queue is not None}
         if isinstance(state, TransactionalState):
             count = self._settle_within(state, first, last)
         else:
@@ -178,7 +201,9 @@ class Channel(ChannelCore):
                     annotate(cursor, seq, state)
             count = self.settle(first, last, how_of(state))
         if count and not disposition.settled:
-            self.send(Disposition(False, first, last, True, disposition.state))
+            settled = Disposition(False, first, last, True, disposition.state)
+            lsn = max((queue.promise() for queue in queues), default=0)
+            self.when_synced(lsn, partial(self.send, settled))
         self.session.schedule()
 
     def _settle_within(self, state: TransactionalState, first: int, last: int) -> int:
@@ -251,18 +276,27 @@ class Channel(ChannelCore):
         """Write a settled message that is no queue's."""
         self.write_later(handle, self.number_settled(), True, payload)
 
-    def write_later(self, handle: int, number: int, settled: bool, payload: bytes) -> None:
+    def write_later(self, handle: int, number: int, settled: bool, payload: bytes, series: int = 0) -> None:
         """Write a message in as many frames as it needs; what has no room in the window waits for it."""
         size = self.session.frame_max - _HEAD
         for at in range(0, max(len(payload), 1), size):
             more = at + size < len(payload)
             part = payload[at : at + size] if at or more else payload
-            frame = encode_transfer(self.number, handle, None if at else number, settled, more, part)
-            if self.remote_window > 0 and not self._waiting:
-                self._write_transfer(frame)
-            else:
-                self._waiting.append(frame)
-        self.holding = bool(self._waiting)
+            frame = encode_transfer(self.number, handle, None if at else number, settled, more, part, series)
+            self._write_in_order(frame)
+
+    def send_resumed(self, handle: int, tag: bytes, outcome: Any) -> None:
+        """Tell the client that a delivery of an earlier link has this outcome, and is settled."""
+        number = self.number_settled()
+        transfer = Transfer(handle, number, tag, 0, True, state=outcome, resume=True)
+        self._write_in_order(encode_frame(self.number, transfer))
+
+    def _write_in_order(self, frame: bytes) -> None:
+        if self.remote_window > 0 and not self._waiting:
+            self._write_transfer(frame)
+        else:
+            self._waiting.append(frame)
+            self.holding = True
 
     def _write_transfer(self, frame: bytes) -> None:
         self.remote_window -= 1
@@ -277,10 +311,6 @@ class Channel(ChannelCore):
                 link.wake()
 
     # Deliveries from the client
-
-    def say_later(self, number: int, outcome: Any, lsn: int, synced: bool) -> None:
-        """The delivery has this outcome once the log has `lsn`."""
-        self.settle_later(number, encode_composite(outcome), lsn, synced)
 
     def when_synced(self, lsn: int, action: Callable[[], None]) -> None:
         """Do `action` when `lsn` is on disk, in the order of these calls."""

@@ -5,18 +5,28 @@ Source: AMQP 1.0 part 2 sections 2.6 and 2.7.5.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
 from penstock.protocols.amqp10.channel._core import IncomingCore
 from penstock.protocols.amqp10.channel.refusals import LinkError, told
-from penstock.protocols.amqp10.codec.performatives import Attach, Flow, Rejected, Transfer
+from penstock.protocols.amqp10.codec.performatives import (
+    Attach,
+    Flow,
+    Rejected,
+    Transfer,
+    encode_composite,
+)
 from penstock.protocols.amqp10.options import CREDIT
 
 if TYPE_CHECKING:
     from penstock.protocols.amqp10.channel.channel import Channel
 
 __all__ = ["IncomingLink"]
+
+_SECOND: Final = 1
+_SPECIAL: Final = object()
+"""The state of a message that has none, and is not for the kernel."""
 
 
 class IncomingLink(IncomingCore):
@@ -29,13 +39,16 @@ class IncomingLink(IncomingCore):
         super().__init__(channel, attach.handle, most)
         self.name = attach.name
         self._message_max = message_max
+        self.second = attach.rcv_settle_mode == _SECOND
+        self._part_second = self.second
+        self._resumed = False
         self.delivery_count = attach.initial_delivery_count or 0
         self.answer = Attach(
             attach.name,
             attach.handle,
             True,
             attach.snd_settle_mode,
-            0,
+            _SECOND if self.second else 0,
             attach.source,
             attach.target,
             max_message_size=message_max,
@@ -79,6 +92,7 @@ class IncomingLink(IncomingCore):
                     "amqp:link:transfer-limit-exceeded", f"more than {self.most} messages at once"
                 )
             self.first_id, self.first_state = transfer.delivery_id, transfer.state
+            self._begin(transfer)
             self.part_settled = False
             self.gathering = True
         elif transfer.delivery_id not in (None, self.first_id):
@@ -92,12 +106,24 @@ class IncomingLink(IncomingCore):
             return
         whole, state = bytes(self.gathered), self.first_state
         self.drop_parts()
-        settled = self.part_settled
+        settled, resumed, self._resumed = self.part_settled, self._resumed, False
         self.delivery_count = (self.delivery_count + 1) & 0xFFFFFFFF
         self.credit -= 1
-        if not transfer.aborted:
-            self._take(self.first_id, settled, whole, state)
+        if not transfer.aborted and not resumed:
+            self._take(self.first_id, settled, whole, None if state is _SPECIAL else state)
+        self._part_second = self.second
         self.credit_used()
+
+    def _begin(self, transfer: Transfer) -> None:
+        """Look at what only the first transfer of a message says. Raises LinkError."""
+        mode = transfer.rcv_settle_mode
+        if mode == _SECOND and not self.second:
+            raise LinkError("amqp:invalid-field", "rcv-settle-mode second on a link of mode first")
+        self._part_second = self.second if mode is None else mode == _SECOND
+        # No message of the client is unsettled when a link begins: resumed ones are ignored (2.7.5).
+        self._resumed = transfer.resume
+        if self.first_state is None and (self._resumed or self._part_second is not self.second):
+            self.first_state = _SPECIAL
 
     def _take(self, delivery_id: int, settled: bool, payload: bytes, state: Any) -> None:
         try:
@@ -107,7 +133,11 @@ class IncomingLink(IncomingCore):
             if settled:
                 # The sender hears of no outcome: the end of the link is all it can be told.
                 raise LinkError(told(error).condition, str(error)) from error
-            self.channel.say_later(delivery_id, Rejected(told(error)), 0, False)
+            self.say(delivery_id, Rejected(told(error)))
+
+    def say(self, delivery_id: int, outcome: Any, lsn: int = 0, synced: bool = False) -> None:
+        """The message has this outcome once the log has `lsn`."""
+        self.channel.settle_later(delivery_id, encode_composite(outcome), lsn, synced, self._part_second)
 
     def _gather(self, payload: bytes) -> None:
         """Keep a part of a message, within what a connection may have of messages that are not whole."""

@@ -39,7 +39,7 @@ class RequestLink(IncomingLink):
         request = parse_request(payload)
         pair = self._pair()
         if not settled:
-            channel.say_later(delivery_id, Accepted(), 0, False)
+            self.say(delivery_id, Accepted())
         self.pending += 1
         session = channel.session
         if (request.method, *request.segments) == ("PUT", *_TOKENS):

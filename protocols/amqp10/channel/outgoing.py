@@ -9,15 +9,28 @@ Source: AMQP 1.0 part 2 section 2.6, part 3 section 3.4; `subscriptions.dispatch
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import PenstockError
 from penstock.log_core.batch._batch import SECTIONS
 from penstock.protocols.amqp10.channel._core import OutgoingCore
 from penstock.protocols.amqp10.channel.refusals import LinkError, told
+from penstock.protocols.amqp10.channel.resuming import Resuming
+from penstock.protocols.amqp10.channel.settling import how_of
 from penstock.protocols.amqp10.channel.stream_source import StreamSource
 from penstock.protocols.amqp10.channel.subscriptions import Subscription, find_subscription, is_subscription
-from penstock.protocols.amqp10.codec.performatives import Attach, Error, Flow, Source, Target
+from penstock.protocols.amqp10.codec.performatives import (
+    Accepted,
+    Attach,
+    Error,
+    Flow,
+    Modified,
+    Rejected,
+    Released,
+    Source,
+    Target,
+)
 from penstock.protocols.amqp10.filters.filters import Filters
 from penstock.protocols.amqp10.messages.addresses import parse_address, queue_address
 from penstock.protocols.amqp10.messages.annotating import annotations_of
@@ -35,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["OutgoingLink"]
 
 _SETTLED: Final = 1
+_SECOND: Final = 1
 _DRAIN_S: Final = 0.01
 
 
@@ -48,6 +62,7 @@ class OutgoingLink(OutgoingCore):
         super().__init__(channel, attach.handle)
         self.name = attach.name
         self.settled = attach.snd_settle_mode == _SETTLED
+        self._second = attach.rcv_settle_mode == _SECOND
         self._subscription: Subscription | None = None
         source = find_subscription(channel.session, attach) if attach.source is None else attach.source
         if not isinstance(source, Source):
@@ -68,6 +83,12 @@ class OutgoingLink(OutgoingCore):
         """Higher ones are served first."""
         subscription = self._subscription
         lasts = subscription is not None and subscription.durable and not subscription.ends_with_link
+        self._set_default(source)
+        self._resuming: Resuming | None = None
+        if lasts and self._is_alone(self.queue):
+            self._resuming = Resuming(channel, attach, self.queue)
+            self.series = self._resuming.series
+            self.resuming = bool(self._resuming.outcomes)
         source.expiry_policy, source.timeout = "never" if lasts else "link-detach", 0
         source.outcomes = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list") + (
             "amqp:modified:list",
@@ -77,11 +98,24 @@ class OutgoingLink(OutgoingCore):
             attach.handle,
             False,
             _SETTLED if self.settled else 0,
-            0,
+            _SECOND if self._second else 0,
             source,
             attach.target if isinstance(attach.target, Target) else Target(),
+            unsettled=self._resuming.unsettled if self._resuming is not None else None,
             initial_delivery_count=0,
         )
+
+    def _set_default(self, source: Source) -> None:
+        """How deliveries end that are settled without an outcome. Raises LinkError: not so."""
+        outcome = source.default_outcome
+        if outcome is None:
+            source.default_outcome = Released()
+            return
+        if not isinstance(outcome, Accepted | Rejected | Released | Modified):
+            raise LinkError("amqp:invalid-field", "the default-outcome of a source is an outcome")
+        self.default_how, self.has_default = how_of(outcome), True
+        if isinstance(outcome, Modified):
+            source.default_outcome = replace(outcome, message_annotations=None)
 
     def _queue_of(self, source: Source) -> Queue:
         """The queue of a source; a queue of the connection's own where it is dynamic, or an exchange."""
@@ -137,17 +171,22 @@ class OutgoingLink(OutgoingCore):
 
     def start(self) -> None:
         """The attach was answered. Raises SubscriptionError: the queue takes no other consumer."""
+        self.channel.seconds += self._second
         if self._source is None:
-            self._join(self.queue)
+            if self._resuming is None or not self._resuming.alone:
+                self._join(self.queue)
         else:
             self._source.find(self._found)
 
     def _join(self, queue: Queue) -> None:
         self.queue = queue
-        subscription = self._subscription
-        alone = subscription is not None and not subscription.shared and queue.name == subscription.name
-        queue.attach(self, exclusive=alone)
+        queue.attach(self, exclusive=self._is_alone(queue))
         self.attached = True
+
+    def _is_alone(self, queue: Queue) -> bool:
+        """Whether the queue is a subscription's that one link reads at a time."""
+        subscription = self._subscription
+        return subscription is not None and not subscription.shared and queue.name == subscription.name
 
     def _found(self, reader: Queue | None) -> None:
         """The place in the stream is known; None: it could not be looked for."""
@@ -169,12 +208,24 @@ class OutgoingLink(OutgoingCore):
             if self.link_credit >= 2**31:
                 self.link_credit = 0
         self.draining = flow.drain
+        if self.resuming:
+            self._resume()
         if self.attached:
             self.queue.credit_gained(self)
         if flow.drain:
             self.channel.session.broker.tick.after(_DRAIN_S, self._drained)
         elif flow.echo:
             self._tell()
+
+    def _resume(self) -> None:
+        """Tell of deliveries of an earlier link, within the credit."""
+        assert self._resuming is not None
+        outcomes = self._resuming.outcomes
+        while outcomes and self.link_credit > 0:
+            self.channel.send_resumed(self.handle, *outcomes.popleft())
+            self.delivery_count = (self.delivery_count + 1) & 0xFFFFFFFF
+            self.link_credit -= 1
+        self.resuming = bool(outcomes)
 
     def wake(self) -> None:
         """There may be room again."""
@@ -183,9 +234,9 @@ class OutgoingLink(OutgoingCore):
 
     def _drained(self) -> None:
         """Give the rest of the credit back, once the queue has nothing for it."""
-        if not self.draining or not self.attached:
+        if not self.draining or self.channel.links.get(self.handle) is not self:
             return
-        if self.link_credit and (self.queue.is_reading or self.queue.ready_count):
+        if self.attached and self.link_credit and (self.queue.is_reading or self.queue.ready_count):
             self.queue.credit_gained(self)
             self.channel.session.broker.tick.after(_DRAIN_S, self._drained)
             return
@@ -251,7 +302,11 @@ class OutgoingLink(OutgoingCore):
         if self.attached:
             self.attached = False
             self.queue.detach(self)
-        self.channel.give_back(self, self.channel.session.vanished)
+        self.channel.seconds -= self._second
+        if self._resuming is not None:
+            self._resuming.suspend(self)
+        else:
+            self.channel.give_back(self, self.channel.session.vanished)
         if self._subscription is not None and self._subscription.ends_with_link:
             with suppress(PenstockError):  # a user who may not delete its queue any more leaves it
                 self._subscription.closed()
@@ -259,6 +314,8 @@ class OutgoingLink(OutgoingCore):
 
     def closed(self) -> None:
         """The client closed it, more than detached it. Raises RoutingError: its subscription stays."""
+        if self._resuming is not None:
+            self._resuming.give_back()
         if self._subscription is not None:
             self._subscription.closed()
 

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
-from penstock.protocols.amqp10.channel.appending import append, prepare
+from penstock.protocols.amqp10.channel.appending import append, prepare, take_half
 from penstock.protocols.amqp10.channel.incoming import IncomingLink
 from penstock.protocols.amqp10.channel.refusals import LinkError, told
 from penstock.protocols.amqp10.codec.performatives import (
@@ -109,12 +109,14 @@ class PublishingLink(IncomingLink):
             session.transaction(state.txn_id).publish(message)
             outcome: Any = TransactionalState(state.txn_id, Accepted())
             lsn, synced = 0, False
+        elif message.half is not None:
+            outcome, lsn, synced = take_half(session, message, payload)
         else:
-            outcome, lsn, synced = append(session, message)
+            outcome, lsn, synced = append(channel, message, None if settled else channel.unsent)
             if topic and isinstance(outcome, Released):
                 outcome = Accepted()  # nobody has to listen to a topic
         if not settled:
-            channel.say_later(delivery_id, outcome, lsn, synced)
+            self.say(delivery_id, outcome, lsn, synced)
 
     def _key_of(self, stored: Stored, topic: bool) -> bytes:
         """The key block that a message names, by its address or its subject. Raises AddressError."""

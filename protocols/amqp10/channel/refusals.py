@@ -7,6 +7,7 @@ from typing import Final
 from penstock.errors import PenstockError
 from penstock.protocols.amqp10.codec.errors import Amqp10Error
 from penstock.protocols.amqp10.codec.performatives import Error
+from penstock.protocols.headers.errors import HeaderRefused
 from penstock.router import errors as router
 from penstock.subscriptions import errors as subscriptions
 
@@ -32,6 +33,9 @@ _CONDITIONS: Final[tuple[tuple[type[PenstockError], str], ...]] = (
     (router.AuthenticationRefused, "amqp:unauthorized-access"),
     (router.ResourceLocked, "amqp:resource-locked"),
     (router.LimitReached, "amqp:resource-limit-exceeded"),
+    (router.TooManyHalves, "amqp:resource-limit-exceeded"),
+    (router.HalfUnknown, "amqp:not-found"),
+    (HeaderRefused, "amqp:invalid-field"),
     (subscriptions.ConsumerRefused, "amqp:resource-locked"),
     (subscriptions.QueueGone, "amqp:resource-deleted"),
     (router.RoutingError, "amqp:precondition-failed"),

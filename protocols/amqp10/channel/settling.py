@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.protocols.amqp10.channel._core import HOW_ACCEPTED, HOW_FAILED, HOW_REJECTED, HOW_RELEASED
+from penstock.protocols.amqp10.channel._core import (
+    HOW_ACCEPTED,
+    HOW_DEFAULT,
+    HOW_FAILED,
+    HOW_REJECTED,
+    HOW_RELEASED,
+)
 from penstock.protocols.amqp10.channel.refusals import SessionError
 from penstock.protocols.amqp10.codec.performatives import Accepted, Modified, Rejected
 from penstock.protocols.amqp10.messages.annotating import NOTE_MAX, merged
@@ -12,12 +18,14 @@ from penstock.protocols.amqp10.messages.annotating import NOTE_MAX, merged
 if TYPE_CHECKING:
     from penstock.subscriptions.cursor._cursor import Cursor
 
-__all__ = ["annotate", "how_of", "settle"]
+__all__ = ["annotate", "end", "how_of", "settle"]
 
 
 def how_of(outcome: Any) -> int:
-    """How a delivery with this outcome ends; None and any unknown one: it was not processed."""
+    """How a delivery with this outcome ends; unknown ones: it was not processed. None: as its link says."""
     match outcome:
+        case None:
+            return HOW_DEFAULT
         case Accepted():
             return HOW_ACCEPTED
         case Rejected() | Modified(undeliverable_here=True):
@@ -45,7 +53,11 @@ def annotate(cursor: Cursor, seq: int, outcome: Any) -> None:
 
 def settle(cursor: Cursor, seq: int, outcome: Any) -> None:
     """The delivery has this outcome; its annotations are kept already."""
-    how = how_of(outcome)
+    end(cursor, seq, how_of(outcome))
+
+
+def end(cursor: Cursor, seq: int, how: int) -> None:
+    """End a delivery."""
     if how == HOW_ACCEPTED:
         cursor.settle(seq)
     elif how == HOW_REJECTED:

@@ -38,7 +38,6 @@ from penstock.router.publishing.capacity import Capacity, full
 
 if TYPE_CHECKING:
     from penstock.protocols.amqp10.channel.channel import Channel
-    from penstock.protocols.amqp10.session.session import Session
     from penstock.subscriptions.cursor._cursor import Cursor
 
 __all__ = ["CoordinatorLink", "Transaction"]
@@ -53,8 +52,9 @@ _OVERHEAD: Final = 256
 class Transaction:
     """One that is open."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._session = channel.session
         self._messages: list[Prepared] = []
         self._outcomes: list[tuple[Cursor, int, Any]] = []
         self._held = 0
@@ -62,6 +62,8 @@ class Transaction:
 
     def publish(self, message: Prepared) -> None:
         """Keep a message for the discharge. Raises LinkError, RoutingError: it is refused."""
+        if message.half is not None:
+            raise LinkError("amqp:not-allowed", "half messages have no part in transactions")
         resolve(self._session, message)
         self._hold(len(message.stored.block) + len(message.stored.body))
         self._messages.append(message)
@@ -103,7 +105,7 @@ class Transaction:
         lsn = 0
         with session.broker.log.unit():
             for message in self._messages:
-                lsn = max(lsn, append(session, message)[1])
+                lsn = max(lsn, append(self._channel, message)[1])
             for cursor, seq, outcome in self._outcomes:
                 settle(cursor, seq, outcome)
             for queue in {cursor.queue for cursor, _, _ in self._outcomes if cursor.queue is not None}:
@@ -144,9 +146,9 @@ class CoordinatorLink(IncomingLink):
             if len(known) >= _OPEN_MAX:
                 raise LinkError("amqp:resource-limit-exceeded", f"{_OPEN_MAX} transactions are open")
             id_ = os.urandom(8)
-            known[id_] = Transaction(channel.session)
+            known[id_] = Transaction(channel)
             self._mine.add(id_)
-            channel.say_later(delivery_id, Declared(id_), 0, False)
+            self.say(delivery_id, Declared(id_))
         elif isinstance(request, Discharge):
             if request.txn_id not in self._mine:
                 raise LinkError("amqp:transaction:unknown-id", "no transaction of this link has that id")
@@ -158,14 +160,14 @@ class CoordinatorLink(IncomingLink):
     def _discharge(self, delivery_id: int, transaction: Transaction, fail: bool) -> None:
         if fail:
             transaction.roll_back()
-            self.channel.say_later(delivery_id, Accepted(), 0, False)
+            self.say(delivery_id, Accepted())
             return
         try:
             lsn = transaction.commit()
         except LinkError as error:
-            self.channel.say_later(delivery_id, Rejected(told(error)), 0, False)
+            self.say(delivery_id, Rejected(told(error)))
         else:
-            self.channel.say_later(delivery_id, Accepted(), lsn, True)
+            self.say(delivery_id, Accepted(), lsn, True)
 
     def detached(self) -> None:
         """The link is over, and with it its transactions."""

@@ -31,7 +31,8 @@ cdef inline uint8_t* begin(uint8_t* p, uint16_t channel, uint8_t code) noexcept:
     return p + 11
 
 
-cdef int put_disposition(OutBuffer out, uint16_t channel, bint role, uint32_t first, uint32_t last, bytes state) except -1:
+cdef int put_disposition(OutBuffer out, uint16_t channel, bint role, uint32_t first, uint32_t last, bint settled,
+                         bytes state) except -1:
     cdef Py_ssize_t state_size = PyBytes_GET_SIZE(state), size
     cdef uint8_t fields[16]
     cdef uint8_t* p
@@ -40,7 +41,7 @@ cdef int put_disposition(OutBuffer out, uint16_t channel, bint role, uint32_t fi
     q[0] = 0x41 if role else 0x42
     q = write_uint(q + 1, first)
     q = write_uint(q, last)
-    q[0] = 0x41
+    q[0] = 0x41 if settled else 0x42
     q += 1
     size = (q - fields) + state_size
     start = out.reserve(FRAME_HEAD + 12 + size)
@@ -91,9 +92,12 @@ cdef Py_ssize_t frames_of(Py_ssize_t size, uint32_t frame_max) noexcept:
     return 1 if size <= part else (size + part - 1) // part
 
 
-cdef int put_delivery(OutBuffer out, uint16_t channel, uint32_t frame_max, uint32_t handle, uint32_t number, bint settled,
-                      Piece* pieces, Py_ssize_t size) except -1:
-    """The frames of a message of `size` bytes in three pieces, each frame of at most `frame_max` bytes."""
+cdef int put_delivery(OutBuffer out, uint16_t channel, uint32_t frame_max, uint32_t handle, uint32_t number, uint32_t series,
+                      bint settled, Piece* pieces, Py_ssize_t size) except -1:
+    """The frames of a message of `size` bytes in three pieces, each frame of at most `frame_max` bytes.
+
+    Its tag is its number, behind `series` unless that is 0.
+    """
     cdef Py_ssize_t most = frame_max - TRANSFER_HEAD, left = size, part, n, taken = 0
     cdef uint8_t* start
     cdef uint8_t* list_
@@ -111,11 +115,15 @@ cdef int put_delivery(OutBuffer out, uint16_t channel, uint32_t frame_max, uint3
             p[0] = 0x70
             store32(p + 1, number)
             p[5] = 0xA0
-            p[6] = 4
-            store32(p + 7, number)
-            p[11] = 0x43
-            p[12] = 0x41 if settled else 0x42
-            p += 13
+            p[6] = 8 if series else 4
+            p += 7
+            if series:
+                store32(p, series)
+                p += 4
+            store32(p, number)
+            p[4] = 0x43
+            p[5] = 0x41 if settled else 0x42
+            p += 6
         else:
             p[0] = p[1] = p[2] = p[3] = 0x40
             p += 4

@@ -23,6 +23,7 @@ __all__ = [
     "HEARTBEAT",
     "SASL",
     "SASL_HEADER",
+    "delivery_tag",
     "encode_frame",
     "encode_transfer",
     "read_frame",
@@ -79,17 +80,32 @@ def read_frame(
 
 
 def encode_transfer(
-    channel: int, handle: int, number: int | None, settled: bool, more: bool, payload: bytes
+    channel: int,
+    handle: int,
+    number: int | None,
+    settled: bool,
+    more: bool,
+    payload: bytes,
+    series: int = 0,
 ) -> bytes:
-    """The frame of a transfer: the first of a delivery with its number, which is its tag, too; or another."""
+    """The frame of a transfer: the first of a delivery with its number; or another, without one.
+
+    The tag is the number, behind `series` unless that is 0.
+    """
     if number is None:
         fields = b"\x70%b\x40\x40\x40\x40" % handle.to_bytes(4, "big")
     else:
         raw = number.to_bytes(4, "big")
         settles = b"\x41" if settled else b"\x42"
-        fields = b"\x70%b\x70%b\xa0\x04%b\x43%b" % (handle.to_bytes(4, "big"), raw, raw, settles)
+        tag = delivery_tag(series, number)
+        fields = b"\x70%b\x70%b\xa0%c%b\x43%b" % (handle.to_bytes(4, "big"), raw, len(tag), tag, settles)
     body = b"\x00\x53\x14\xc0%c\x06%b%b" % (len(fields) + 2, fields, b"\x41" if more else b"\x42")
     return _HEAD.pack(_HEAD.size + len(body) + len(payload), 2, AMQP, channel) + body + payload
+
+
+def delivery_tag(series: int, number: int) -> bytes:
+    """The tag of our delivery of this number. Links that may be resumed have a series other than 0."""
+    return (series.to_bytes(4, "big") if series else b"") + (number & 0xFFFFFFFF).to_bytes(4, "big")
 
 
 def encode_frame(channel: int, performative: Any, payload: bytes = b"", *, kind: int = AMQP) -> bytes:

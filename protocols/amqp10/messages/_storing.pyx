@@ -286,7 +286,9 @@ cdef Py_ssize_t read_annotations(const uint8_t* p, Py_ssize_t n, Parts* parts) e
         if is_one(&key, b"x-opt-jms-dest", 14) and not (value.code == 0x51 and (value.p[0] == 0 or value.p[0] == 2)):
             parts.maybe_topic = True
         if begins(&key, b"x-", 2):
-            if begins(&key, b"x-basic-", 8) or begins(&key, b"x-opt-delivery-", 15) or key.size > SHORT_MAX:
+            if begins(&key, b"x-basic-", 8) or begins(&key, b"x-opt-delivery-", 15) or begins(&key, b"x-penstock-", 11):
+                return -1
+            if key.size > SHORT_MAX:
                 return -1
             if not is_reserved(&key):
                 if key.code != 0xA3:

@@ -31,7 +31,7 @@ Source: AMQP 1.0 part 3, section 3.2; RabbitMQ 4's conversions (mc_amqp, mc_amqp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
@@ -58,6 +58,7 @@ __all__ = ["Stored", "amqp10_from_stored", "stored_from_amqp10", "with_annotatio
 BODY_TYPE: Final = "amqp-1.0"
 """The type of a message whose body is sections; RabbitMQ's word for it."""
 _TOPIC: Final = "/topic/"
+_PENSTOCK: Final = "x-penstock-"
 _TTL_MAX: Final = 315_360_000_000
 _KEPT: Final = (s.ANNOTATIONS, s.PROPERTIES, s.APPLICATION_PROPERTIES, s.FOOTER)
 _OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
@@ -118,14 +119,20 @@ class Stored:
     """The address that the message names itself, for links to no address."""
     subject: str
     """Cut to what a routing key may have; empty: there is none."""
+    has_own: bool
+    """Annotations `x-penstock-...` say more about publishing it."""
 
 
 # AMQP 1.0 -> 0-9-1
 
 
-def stored_from_amqp10(payload: bytes) -> Stored:
-    """The record of a message. Raises DecodeError: the bytes are no message."""
+def stored_from_amqp10(payload: bytes, *, without: Collection[str] = ()) -> Stored:
+    """The record of a message, but for annotations of these names. Raises DecodeError: the bytes are none."""
     message = s.parse_message(payload)
+    if without:
+        kept_ones = {name: value for name, value in message.annotations.items() if name not in without}
+        message.annotations = kept_ones
+        message.raw[s.ANNOTATIONS] = s.encode_section(s.ANNOTATIONS, kept_ones)
     durable, priority, ttl = _header(message.header)
     fields: dict[str, Any] = dict(zip(_FIELDS, message.properties, strict=False))
     if len(message.properties) > len(_FIELDS):
@@ -180,6 +187,7 @@ def stored_from_amqp10(payload: bytes) -> Stored:
         message.annotations.get("x-opt-jms-dest") in (1, 3),
         fields.get("to"),
         (_text(fields.get("subject")) or "").encode()[:SHORT_MAX].decode("utf-8", "ignore"),
+        any(name.startswith(_PENSTOCK) for name in headers),
     )
 
 

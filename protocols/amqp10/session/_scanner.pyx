@@ -25,7 +25,7 @@ from libc.string cimport memcmp, memcpy
 from penstock.log_core.batch._appender cimport Appender
 from penstock.log_core.batch._batch cimport ENC_AMQP091, F_PERSISTENT, F_SECTIONS
 from penstock.protocols.amqp10.channel._core cimport (
-    ACCEPTED, FAILED, HANDLES, REJECTED, RELEASED, ChannelCore, ConnectionCore, IncomingCore, OutgoingCore,
+    ACCEPTED, DEFAULT, FAILED, HANDLES, REJECTED, RELEASED, ChannelCore, ConnectionCore, IncomingCore, OutgoingCore,
 )
 from penstock.protocols.amqp10.codec._frames cimport FRAME_HEAD, put_disposition
 from penstock.protocols.amqp10.codec._simple cimport (
@@ -170,9 +170,8 @@ cdef class Scanner(ConnectionCore):
             elif i == 10:                       # batchable
                 if not (is_true(&value) or is_false(&value)):
                     return False
-            elif i == 6:                        # rcv-settle-mode
-                if value.code != 0x50:
-                    return False
+            elif i == 6:                        # rcv-settle-mode, where the link leaves it open
+                return False
             elif i == 5:                        # more
                 more = is_true(&value)
                 if not more and not is_false(&value):
@@ -268,9 +267,9 @@ cdef class Scanner(ConnectionCore):
         link.credit -= 1
         if not settled:
             if route.routed:
-                channel.add_due(delivery, ACCEPTED_STATE, lsn, message.durable and route.durable)
+                channel.add_due(delivery, ACCEPTED_STATE, lsn, message.durable and route.durable, link.second)
             else:
-                channel.add_due(delivery, ACCEPTED_STATE if link.to_topic else RELEASED_STATE, 0, False)
+                channel.add_due(delivery, ACCEPTED_STATE if link.to_topic else RELEASED_STATE, 0, False, link.second)
         link.used()
         channel.took_frame()
         return True
@@ -285,7 +284,7 @@ cdef class Scanner(ConnectionCore):
         cdef Py_ssize_t size = read_compound(p, end - p, False, &fields), state_size = 0
         cdef uint32_t i, first = 0, last = 0
         cdef bint settled = False
-        cdef int how = RELEASED
+        cdef int how = DEFAULT
         if size < 0 or p + size != end or fields.count < 2 or fields.count > 6:
             return False
         q = fields.p
@@ -326,8 +325,10 @@ cdef class Scanner(ConnectionCore):
             return False
         if state == NULL and not settled:
             return True
+        if channel.seconds and not settled:
+            return False
         if channel.settle_range(first, last, how) and not settled:
-            put_disposition(self.out, channel.number, False, first, last,
+            put_disposition(self.out, channel.number, False, first, last, True,
                             PyBytes_FromStringAndSize(<const char*>state, state_size))
             self.has_output()
         return True
@@ -370,7 +371,7 @@ cdef class Scanner(ConnectionCore):
             if numbers[4] >= HANDLES:
                 return False
             found = channel.cores[numbers[4]]
-            if not isinstance(found, OutgoingCore) or (<OutgoingCore>found).draining:
+            if not isinstance(found, OutgoingCore) or (<OutgoingCore>found).draining or (<OutgoingCore>found).resuming:
                 return False
             link = <OutgoingCore>found
         room = numbers[0] + numbers[1] - channel.next_outgoing

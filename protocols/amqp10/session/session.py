@@ -142,6 +142,12 @@ class Session(Scanner):
 
     def receive(self, buffer: bytearray, size: int) -> int:
         """Handle buffer[0:size]; how many bytes of it are done with. Never raises for what a peer sends."""
+        try:
+            return self._receive(buffer, size)
+        finally:
+            self.broker.log.producers.close()
+
+    def _receive(self, buffer: bytearray, size: int) -> int:
         at = self.begin_read()
         with memoryview(buffer) as view:
             while at < size and self.state is not State.LOGIN and self.ended is None:
@@ -364,6 +370,7 @@ class Session(Scanner):
         self.vhost = self.broker.enter(self.identity, vhost)
         self._open_scanner()
         self.broker.connections.enter(self)
+        self.vhost.firehose.listeners.add(self._firehose_turned)
         self._entered = True
         self.frame_max = min(open_.max_frame_size, self.options.frame_max)
         self.idle_s = (open_.idle_time_out or 0) / 1000
@@ -374,6 +381,10 @@ class Session(Scanner):
         }
         self._send_open()
         self.state = State.RUNNING
+
+    def _firehose_turned(self) -> None:
+        for channel in self.channels.values():
+            channel.turn_firehose()
 
     def _open_scanner(self) -> None:
         self.table = self.vhost.publisher(self.identity, ENC_AMQP091)
@@ -542,6 +553,7 @@ class Session(Scanner):
         if self._entered:
             self._entered = False
             self.broker.connections.leave(self)
+            self.vhost.firehose.listeners.discard(self._firehose_turned)
             self.vhost.connection_closed(self._owner)
 
     def _send(self, performative: Any) -> None:

@@ -130,7 +130,7 @@ def test_a_delayed_message_is_scheduled_once(world: World, client: Client, queue
         ),
         (
             {"x-penstock-producer": "p", "x-penstock-sequence": "1"},
-            "'x-penstock-sequence': an integer from 0 to 2^63 - 1 is wanted, not this longstr",
+            "'x-penstock-sequence': an integer from 0 to 2^63 - 1 is wanted, not '1'",
         ),
         (
             {"x-penstock-sequence": 1},
@@ -138,7 +138,7 @@ def test_a_delayed_message_is_scheduled_once(world: World, client: Client, queue
         ),
         (
             {"x-penstock-producer": "", "x-penstock-sequence": 1},
-            "'x-penstock-producer': a text of 1 to 255 bytes is wanted, not this longstr",
+            "'x-penstock-producer': a text of 1 to 255 bytes is wanted, not ''",
         ),
     ],
 )

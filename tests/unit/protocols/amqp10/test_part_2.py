@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.protocols.amqp10.codec.frames import HEADER, HEARTBEAT, encode_frame
+from penstock.protocols.amqp10.codec.frames import HEADER, HEARTBEAT, SASL, SASL_HEADER, encode_frame
 from penstock.protocols.amqp10.codec.performatives import (
     Accepted,
     Attach,
@@ -22,11 +22,13 @@ from penstock.protocols.amqp10.codec.performatives import (
     Flow,
     Open,
     Received,
+    SaslInit,
     Source,
     Target,
     Transfer,
 )
 from penstock.protocols.amqp10.options import CREDIT, WINDOW
+from penstock.router.authorization.identity import Identity
 from tests.support.amqp10_session import Peer, message
 from tests.support.amqp_session import World
 
@@ -49,7 +51,28 @@ def filled(peer: Peer, count: int) -> int:
     return receiver
 
 
+# 2.2 Versions
+
+
+@pytest.mark.parametrize(
+    "header", [b"AMQP\x00\x02\x00\x00", b"AMQP\x00\x01\x01\x00", b"AMQP\x02\x01\x00\x00"]
+)
+def test_2_2_an_unknown_version_is_answered_with_one_that_is_there(world: World, header: bytes) -> None:
+    peer = Peer(world, login=False)
+    peer.raw(header)
+    assert peer.out.take() == SASL_HEADER
+    assert peer.session.ended
+
+
 # 2.4 Connections
+
+
+def test_2_4_1_frames_of_512_bytes_are_taken_before_the_open(world: World) -> None:
+    head = len(encode_frame(0, Open("c" * 300))) - 300
+    open_ = Open("c" * (512 - head))
+    assert len(encode_frame(0, open_)) == 512
+    peer = Peer(world, open_=open_)
+    assert peer.session.container == open_.container_id
 
 
 def test_2_4_1_channel_max_is_the_highest_channel_and_a_begin_above_it_closes_the_connection(
@@ -116,6 +139,23 @@ def test_2_5_1_the_answer_names_the_channel_of_the_begin(peer: Peer) -> None:
     assert begin.remote_channel == 2
 
 
+def test_2_5_1_a_begin_of_the_peer_with_a_remote_channel_closes_the_connection(peer: Peer) -> None:
+    peer.send(Begin(0, 0, 10, 10), channel=1)
+    (close,) = peer.got(Close)
+    assert close.error.condition == "amqp:connection:framing-error"
+
+
+def test_2_5_4_frames_behind_our_end_are_ignored_until_the_peers(peer: Peer) -> None:
+    peer.send(Flow(0, 10, 0, 10, handle=9, delivery_count=0, link_credit=1))
+    assert len(peer.got(End)) == 1
+    peer.send(Transfer(9, 0, b"0", 0), payload=message(b"m"))
+    peer.send(Attach("late", 1, False, target=Target("q"), initial_delivery_count=0))
+    assert peer.got() == []
+    peer.send(End())
+    peer.send(Begin(None, 0, 10, 10))
+    assert [type(one) for one in peer.got()] == [Begin]
+
+
 def test_2_5_2_an_end_is_answered_once_and_ends_the_links(peer: Peer) -> None:
     opened(peer)
     peer.send(End())
@@ -147,6 +187,13 @@ def test_2_5_6_a_flow_with_echo_is_answered_with_the_state(peer: Peer) -> None:
 
 
 # 2.6 Links
+
+
+@pytest.mark.parametrize("role", [False, True])
+def test_2_6_3_an_attach_is_answered_with_the_other_role_and_its_name(peer: Peer, role: bool) -> None:
+    peer.send(Attach("l", 3, role, source=Source("q"), target=Target("q"), initial_delivery_count=0))
+    (answer,) = peer.got(Attach)
+    assert (answer.name, answer.handle, answer.role) == ("l", 3, not role)
 
 
 def test_2_6_3_a_refused_link_is_attached_without_a_terminus_and_detached(peer: Peer) -> None:
@@ -194,6 +241,50 @@ def test_2_6_7_a_sender_never_has_a_negative_credit(peer: Peer) -> None:
 
 
 # 2.7.5 Transfer
+
+
+def test_2_7_1_a_max_frame_size_below_512_is_refused(world: World) -> None:
+    peer = Peer(world, login=False)
+    peer.raw(SASL_HEADER + encode_frame(0, SaslInit("PLAIN", b"\0guest\0guest"), kind=SASL))
+    peer.session.take_login()
+    peer.session.authenticated(Identity("guest"))
+    peer.raw(HEADER + encode_frame(0, Open("c", max_frame_size=511)))
+    (close,) = peer.got(Close)
+    assert close.error.condition == "amqp:invalid-field"
+
+
+@pytest.mark.parametrize("source", [Source("q"), Source("no queue"), Source(dynamic=True)])
+def test_2_7_3_the_attach_of_a_sender_has_an_initial_delivery_count(peer: Peer, source: Source) -> None:
+    peer.attach(source)
+    (answer,) = peer.got(Attach)
+    assert answer.role is False
+    assert answer.initial_delivery_count == 0
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+def test_2_7_3_a_message_beyond_max_message_size_ends_its_link(world: World, frames: int) -> None:
+    peer = Peer(world, max_message_bytes=1000)
+    peer.declare("q")
+    sender = peer.attach(Target("q"))
+    (answer,) = peer.got(Attach)
+    assert answer.max_message_size == 1000
+    parts = [message(bytes(1001))] if frames == 1 else [message(bytes(600)), bytes(600)]
+    for at, part in enumerate(parts, 1):
+        first = (0, b"0", 0) if at == 1 else (None, None, None)
+        peer.send(Transfer(sender, *first, more=at < frames), payload=part)
+    (detach,) = peer.got(Detach)
+    assert detach.error.condition == "amqp:link:message-size-exceeded"
+    assert peer.ready("q") == 0
+
+
+@pytest.mark.parametrize(("mode", "settled"), [(0, False), (1, True), (2, False)])
+def test_2_7_5_deliveries_are_settled_as_the_link_was_attached(peer: Peer, mode: int, settled: bool) -> None:
+    peer.transfer(peer.attach(Target("q")), message(b"m"), settled=True)
+    receiver = peer.attach(Source("q"), snd_settle_mode=mode)
+    assert peer.got(Attach)[-1].snd_settle_mode == settled
+    peer.credit(receiver, 1)
+    (transfer,) = peer.got(Transfer)
+    assert transfer.settled is settled
 
 
 def test_2_7_5_the_first_transfer_of_a_delivery_has_its_id(peer: Peer) -> None:

@@ -67,6 +67,19 @@ def test_3_2_1_a_message_whose_time_is_over_is_not_delivered(world: World, peer:
     assert peer.bodies() == [b"new"]
 
 
+def test_3_2_1_only_the_first_delivery_has_first_acquirer(peer: Peer) -> None:
+    peer.transfer(peer.attach(Target("q")), message(b"m"), settled=True)
+    receiver = peer.attach(Source("q"))
+    peer.credit(receiver, 2)
+    seen = []
+    for number in range(2):
+        peer.got()
+        (payload,) = [one for one in peer.payloads if one]
+        seen.append(s.parse_message(payload).header[3])
+        peer.send(Disposition(True, number, None, True, Released()))
+    assert seen == [True, False]
+
+
 def test_3_2_2_delivery_annotations_are_for_the_next_node_only(peer: Peer) -> None:
     found = sent(peer, (s.DELIVERY_ANNOTATIONS, {Symbol("x-opt-hop"): 1}), (s.DATA, b"m"))
     assert s.DELIVERY_ANNOTATIONS not in found.raw

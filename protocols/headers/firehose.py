@@ -1,11 +1,12 @@
-"""Firehose copies of AMQP messages, with RabbitMQ's headers.
+"""Firehose copies of messages, with RabbitMQ's headers.
 
     publish.EXCHANGE   exchange_name, routing_keys, properties, node, vhost, connection, channel, user,
                        routed_queues
     deliver.QUEUE      exchange_name, routing_keys, properties, node, redelivered, vhost, connection, channel,
                        user
 
-These are headers; the body is the message's. Source: RabbitMQ's rabbit_trace.
+These are headers; the body is the message's. A message of AMQP 1.0 looks as a consumer of 0-9-1 would get it.
+Source: RabbitMQ's rabbit_trace.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING, Final
 
-from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties, message_headers
+from penstock.lazy_dataclass import dataclass
+from penstock.log_core.batch._batch import SECTIONS
+from penstock.protocols.properties.properties import SECTIONS_HEADER, decode_properties, encode_properties
 from penstock.protocols.properties.translate import amqp091_from_mqtt5
 from penstock.protocols.properties.values import Table, Value
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5, join_key_block, split_key_block, text, wire
@@ -23,32 +26,38 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.log_core.batch._batch import Batch
-    from penstock.protocols.amqp.channel.channel import Channel
     from penstock.router.routes._routes import Route
+    from penstock.router.vhost.vhost import Vhost
     from penstock.subscriptions.queue.queue import Queue
 
-__all__ = ["published", "turn"]
+__all__ = ["Place", "delivered", "published"]
 
 _NODE: Final = f"penstock@{platform.node()}"
 
 
-def turn(channel: Channel) -> None:
-    """Have the channel tell of its deliveries, or not, as its vhost's firehose is on or off."""
-    is_on = channel.vhost.firehose.is_on
-    channel.core.tap = (lambda *what: _delivered(channel, *what)) if is_on else None
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where it was seen."""
+
+    vhost: Vhost
+    connection: str
+    channel: int
+    user: str
 
 
-def published(channel: Channel, keys: Sequence[bytes], block: bytes, body: bytes, route: Route) -> None:
-    """The channel published this."""
+def published(
+    place: Place, keys: Sequence[bytes], block: bytes, body: bytes, route: Route, *, sections: bool = False
+) -> None:
+    """A client published this; `sections`: the record has the flag SECTIONS."""
     exchange = _split(keys[0])[0]
-    queues: list[Value] = [*channel.vhost.firehose.queues_of(route)]
-    extra = {**_where(channel), "routed_queues": queues}
+    queues: list[Value] = [*place.vhost.firehose.queues_of(route)]
+    extra = {**_where(place), "routed_queues": queues}
     names = [_split(key)[1] for key in keys]
-    _tell(channel, f"publish.{exchange}", exchange, names, _properties(block), body, extra)
+    _tell(place, f"publish.{exchange}", exchange, names, _properties(block, sections), body, extra)
 
 
-def _delivered(channel: Channel, queue: Queue, batch: Batch, index: int, redelivered: bool) -> None:
-    """A consumer or basic.get of the channel got this."""
+def delivered(place: Place, queue: Queue, batch: Batch, index: int, redelivered: bool) -> None:
+    """A client got this."""
     record = batch.record(index)
     key, block = record.key, record.props
     if record.enc == ENC_MQTT5:
@@ -56,13 +65,14 @@ def _delivered(channel: Channel, queue: Queue, batch: Batch, index: int, redeliv
     elif record.enc != ENC_AMQP091:
         key, block = join_key_block("", text(key[:255])), b"\0\0"
     exchange, routing_key = _split(key)
-    properties = _properties(block)
-    copies = message_headers(properties).get("CC")
+    properties = _properties(block, bool(record.flags & SECTIONS))
+    headers = properties.get("headers")
+    copies = headers.get("CC") if isinstance(headers, dict) else None
     keys = [routing_key]
     if isinstance(copies, list):
         keys += [one for one in copies if isinstance(one, str)]
-    extra = {"redelivered": int(redelivered), **_where(channel)}
-    _tell(channel, f"deliver.{queue.name}", exchange, keys, properties, record.body, extra)
+    extra = {"redelivered": int(redelivered), **_where(place)}
+    _tell(place, f"deliver.{queue.name}", exchange, keys, properties, record.body, extra)
 
 
 def _split(key: bytes) -> tuple[str, str]:
@@ -71,21 +81,25 @@ def _split(key: bytes) -> tuple[str, str]:
     return parts[0], text(parts[1])
 
 
-def _properties(block: bytes) -> Table:
-    return decode_properties(block, entries=len(block))
+def _properties(block: bytes, sections: bool) -> Table:
+    properties = decode_properties(block, entries=len(block))
+    headers = properties.get("headers")
+    if sections and isinstance(headers, dict):
+        headers.pop(SECTIONS_HEADER, None)
+    return properties
 
 
-def _where(channel: Channel) -> Table:
+def _where(place: Place) -> Table:
     return {
-        "vhost": channel.vhost.name,
-        "connection": channel.session.name(),
-        "channel": channel.number,
-        "user": channel.actor.identity.username,
+        "vhost": place.vhost.name,
+        "connection": place.connection,
+        "channel": place.channel,
+        "user": place.user,
     }
 
 
 def _tell(
-    channel: Channel,
+    place: Place,
     name: str,
     exchange: str,
     keys: Sequence[str],
@@ -103,4 +117,4 @@ def _tell(
         **extra,
     }
     key = wire(name)[:255].decode("utf-8", "surrogateescape")
-    channel.vhost.firehose.put(key, encode_properties({"headers": headers}), body)
+    place.vhost.firehose.put(key, encode_properties({"headers": headers}), body)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.protocols.amqp.codec.errors import soft, type_name
+from penstock.protocols.headers.errors import HeaderRefused
 from penstock.protocols.properties.values import Table
 from penstock.router.names import wire
 from penstock.router.rows import ProducerName, producer_name
@@ -23,20 +23,20 @@ def numbered(vhost: str, user: str, headers: Table) -> tuple[ProducerName, int] 
     """The producer's name, and the message's number; None: it has none.
 
     Raises:
-        AmqpError: one header without the other, or a value of another type.
+        HeaderRefused: one header without the other, or a value of another type.
 
     """
     name, sequence = headers.get(_PRODUCER), headers.get(_SEQUENCE)
     if name is None and sequence is None:
         return None
     if not isinstance(name, str) or not 0 < len(wire(name)) <= 255:
-        raise soft(406, f"invalid header '{_PRODUCER}': a text of 1 to 255 bytes is wanted{_found(name)}")
+        raise HeaderRefused(f"invalid header '{_PRODUCER}': a text of 1 to 255 bytes is wanted{_found(name)}")
     if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence < 2**63:
-        raise soft(
-            406, f"invalid header '{_SEQUENCE}': an integer from 0 to 2^63 - 1 is wanted{_found(sequence)}"
+        raise HeaderRefused(
+            f"invalid header '{_SEQUENCE}': an integer from 0 to 2^63 - 1 is wanted{_found(sequence)}"
         )
     return producer_name("amqp", vhost, user, name), sequence
 
 
 def _found(value: object) -> str:
-    return ", and there is none" if value is None else f", not this {type_name(value)}"
+    return ", and there is none" if value is None else f", not {str(value)[:64]!r}"

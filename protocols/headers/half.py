@@ -8,9 +8,10 @@
     x-penstock-commit            the message of this name is published; this one goes nowhere
     x-penstock-rollback          the message of this name is forgotten; this one goes nowhere
 
-A confirm says that it is on the disk. A decision that cannot be made (any more) is refused with
-basic.nack; on a channel without confirms that closes the channel. A question is a message with the headers
-`x-penstock-check` (the name) and `x-penstock-checks` (how often was asked), and the body of the half message.
+A confirm says that it is on the disk. A decision that cannot be made (any more) is refused: with basic.nack
+or, on a channel without confirms, the end of the channel; in AMQP 1.0 with the outcome rejected. A question
+is a message with the headers `x-penstock-check` (the name) and `x-penstock-checks` (how often was asked), and
+the body of the half message.
 
 Names are a user's in a vhost: any of its connections may decide. A repeated message with an undecided
 name is confirmed, and nothing new is kept.
@@ -18,13 +19,11 @@ name is confirmed, and nothing new is kept.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import PERSISTENT
-from penstock.protocols.amqp.codec.errors import soft
-from penstock.protocols.amqp.codec.properties import without_header
+from penstock.protocols.headers.errors import HeaderRefused
 from penstock.protocols.properties.properties import encode_properties
 from penstock.protocols.properties.values import Table
 from penstock.router.errors import NotFound
@@ -32,10 +31,11 @@ from penstock.router.messages.half import Half, HalfMessage, Place, Rules
 from penstock.router.names import ENC_AMQP091, join_key_block, wire
 
 if TYPE_CHECKING:
-    from penstock.protocols.amqp.channel.channel import Channel
+    from penstock.router.authorization.identity import Identity
     from penstock.router.broker import Broker
+    from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["Decided", "Prepared", "decide", "half_of", "prepare", "serve_questions"]
+__all__ = ["HALF_HEADERS", "Decided", "Prepared", "decide", "half_of", "prepare", "serve_questions"]
 
 _HALF: Final = "x-penstock-half"
 _COMMIT: Final = "x-penstock-commit"
@@ -49,7 +49,8 @@ _NUMBERS: Final = {
     "x-penstock-max-checks": ("max_checks", 1, 1000),
     "x-penstock-half-expires": ("expires_ms", 100, 365 * _DAY_MS),
 }
-_OURS: Final = (_HALF, _COMMIT, _ROLLBACK, _QUEUE, _DEAD_LETTER, *_NUMBERS)
+HALF_HEADERS: Final = (_HALF, _COMMIT, _ROLLBACK, _QUEUE, _DEAD_LETTER, *_NUMBERS)
+"""All of them; consumers do not get them."""
 _SCHEME: Final = "queue"
 
 
@@ -72,26 +73,28 @@ class Decided:
 
 
 def half_of(headers: Table) -> Prepared | Decided | None:
-    """Its part in half messages, by its headers; None: nothing of half messages. Raises AmqpError."""
+    """Its part in half messages, by its headers; None: nothing of half messages. Raises HeaderRefused."""
     found = [name for name in (_HALF, _COMMIT, _ROLLBACK) if name in headers]
     if not found:
         for name in (*_NUMBERS, _QUEUE, _DEAD_LETTER):
             if name in headers:
-                raise soft(406, f"header '{name}' without '{_HALF}'")
+                raise HeaderRefused(f"header '{name}' without '{_HALF}'")
         return None
     if len(found) > 1:
-        raise soft(406, f"headers '{found[0]}' and '{found[1]}' in one message; set one of them")
+        raise HeaderRefused(f"headers '{found[0]}' and '{found[1]}' in one message; set one of them")
     name = _text(headers, found[0])
     if found[0] != _HALF:
         return Decided(name, found[0] == _COMMIT)
     if _QUEUE not in headers:
-        raise soft(406, f"a message with '{_HALF}' has '{_QUEUE}', too: the queue where is asked about it")
+        raise HeaderRefused(
+            f"a message with '{_HALF}' has '{_QUEUE}', too: the queue where is asked about it"
+        )
     numbers = {}
     for header, (rule, least, most) in _NUMBERS.items():
         if header in headers:
             value = headers[header]
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-                raise soft(406, f"invalid header '{header}': a number from {least} to {most} is wanted")
+                raise HeaderRefused(f"invalid header '{header}': a number from {least} to {most} is wanted")
             numbers[rule] = value
     dead_letter = _text(headers, _DEAD_LETTER) if _DEAD_LETTER in headers else ""
     return Prepared(name, _text(headers, _QUEUE), Rules(**numbers, dead_letter=dead_letter))
@@ -100,29 +103,27 @@ def half_of(headers: Table) -> Prepared | Decided | None:
 def _text(headers: Table, header: str) -> str:
     value = headers[header]
     if not isinstance(value, str) or not 0 < len(wire(value)) <= 255:
-        raise soft(406, f"invalid header '{header}': a text of 1 to 255 bytes is wanted")
+        raise HeaderRefused(f"invalid header '{header}': a text of 1 to 255 bytes is wanted")
     return value
 
 
-def prepare(channel: Channel, prepared: Prepared, key: bytes, message: HalfMessage) -> int:
-    """Keep a message that may be published; the LSN to wait for. Raises RoutingError."""
-    identity = channel.actor.identity
-    asked = channel.vhost.route(identity, ENC_AMQP091, join_key_block("", prepared.queue))
+def prepare(vhost: Vhost, identity: Identity, prepared: Prepared, key: bytes, message: HalfMessage) -> int:
+    """Keep a message that may be published; the LSN to wait for. It is without `HALF_HEADERS`.
+
+    Raises RoutingError.
+    """
+    asked = vhost.route(identity, ENC_AMQP091, join_key_block("", prepared.queue))
     if asked.error is not None:
         raise asked.error
     if not asked.routed:
-        raise NotFound("queue", prepared.queue, channel.vhost.name)
-    block = message.props
-    for name in _OURS:
-        block = without_header(block, name)
-    message = replace(message, props=block)
-    place = Place(channel.vhost.name, identity.username, prepared.queue, key)
-    halves = channel.vhost.broker.halves
+        raise NotFound("queue", prepared.queue, vhost.name)
+    place = Place(vhost.name, identity.username, prepared.queue, key)
+    halves = vhost.broker.halves
     address = f"{_SCHEME}:{prepared.queue}"
     return halves.prepare(identity, place, prepared.rules, message, name=prepared.name, ask_at=address)[1]
 
 
-def decide(channel: Channel, decided: Decided) -> int:
+def decide(vhost: Vhost, identity: Identity, decided: Decided) -> int:
     """Publish the message of that name, or forget it; the LSN to wait for.
 
     Raises:
@@ -130,11 +131,11 @@ def decide(channel: Channel, decided: Decided) -> int:
         RoutingError: it cannot be published, or not by this user any more; it stays undecided.
 
     """
-    halves, identity = channel.vhost.broker.halves, channel.actor.identity
-    half = halves.named(decided.name, channel.vhost.name, identity.username)
+    halves = vhost.broker.halves
+    half = halves.named(decided.name, vhost.name, identity.username)
     if not decided.commits:
         return halves.rollback(half)
-    route = channel.vhost.route(identity, ENC_AMQP091, half.place.key)
+    route = vhost.route(identity, ENC_AMQP091, half.place.key)
     if route.error is not None:
         raise route.error
     return halves.commit(half)[1]

@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 import pika
-from proton import Message
+from proton import Delivery, Link, Message
 from proton.handlers import MessagingHandler
-from proton.reactor import Container
+from proton.reactor import Container, ReceiverOption
 
 from tests.crash.streams import RECONNECT_PAUSE_S, Stream
 
@@ -21,8 +21,12 @@ _CREDIT = 200
 class Amqp10Stream(Stream):
     """Unsettled durable messages through one durable queue."""
 
-    def __init__(self, name: str, port: int, *, window: int = 200) -> None:
+    def __init__(self, name: str, port: int, *, window: int = 200, second: bool = False) -> None:
+        """`second`: the consumer settles after the broker, and gets nothing again that was settled so."""
         super().__init__(name, port, window=window)
+        self.second = second
+        self.ended: set[int] = set()
+        """What the broker settled."""
         self.unsettled: dict[Any, int] = {}
         """Delivery -> sequence, on the present connection."""
         self.url = f"amqp://guest:guest@127.0.0.1:{port}"
@@ -68,11 +72,18 @@ class Amqp10Stream(Stream):
         """The broker did not."""
         self.history.refused.add(sequence)
 
-    def received(self, body: bytes, flagged: bool) -> None:
-        """A message came, and is accepted."""
+    def received(self, body: bytes, flagged: bool) -> int | None:
+        """A message came, and is accepted; its number."""
         sequence = self._received(body, flagged=flagged)
         if sequence is not None:
             self.history.settled[sequence] = time.monotonic()
+            if sequence in self.ended:
+                self.history.unexpected.append(f"{sequence} came again after the broker settled it")
+        return sequence
+
+    def settled(self, sequence: int) -> None:
+        """The broker settled it, as the consumer wanted."""
+        self.ended.add(sequence)
 
     def consuming(self) -> None:
         """The consumer is there."""
@@ -154,9 +165,12 @@ class _Publisher(_Client):
 class _Consumer(_Client):
     def __init__(self, stream: Amqp10Stream) -> None:
         super().__init__(stream, prefetch=_CREDIT, auto_accept=False)
+        self.accepted: dict[Any, int] = {}
+        """Deliveries that the broker has not settled yet, and their numbers."""
 
     def open(self, container: Any) -> None:
-        container.create_receiver(self.connection, f"/queues/{self.stream.name}")
+        options = [_Second()] if self.stream.second else []
+        container.create_receiver(self.connection, f"/queues/{self.stream.name}", options=options)
 
     def wants_on(self) -> bool:
         return self.stream.running
@@ -167,5 +181,20 @@ class _Consumer(_Client):
     def on_message(self, event: Any) -> None:
         message = event.message
         flagged = bool(message.delivery_count) or not message.first_acquirer
-        self.accept(event.delivery)
-        self.stream.received(bytes(message.body), flagged)
+        if self.stream.second:
+            event.delivery.update(Delivery.ACCEPTED)
+        else:
+            self.accept(event.delivery)
+        sequence = self.stream.received(bytes(message.body), flagged)
+        if self.stream.second and sequence is not None:
+            self.accepted[event.delivery] = sequence
+
+    def on_settled(self, event: Any) -> None:
+        sequence = self.accepted.pop(event.delivery, None)
+        if sequence is not None:
+            self.stream.settled(sequence)
+
+
+class _Second(ReceiverOption):
+    def apply(self, link: Any) -> None:
+        link.rcv_settle_mode = Link.RCV_SECOND

@@ -37,7 +37,9 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="penstock-soak-", dir=options.data) as folder,
         BROKERS[options.broker](Path(folder)) as broker,
     ):
-        streams = [Amqp10Stream("amqp10", broker.amqp_port)] if options.amqp10 else None
+        port = broker.amqp_port
+        amqp10 = [Amqp10Stream("amqp10", port), Amqp10Stream("second", port, second=True)]
+        streams = amqp10 if options.amqp10 else None
         report = run_cycles(
             broker, cycles=options.cycles, seed=seed, load_s=(0.1, options.load), streams=streams
         )

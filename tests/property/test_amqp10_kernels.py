@@ -11,7 +11,7 @@ from penstock.log_core.batch._batch import Record
 from penstock.protocols.amqp.messages.dead_letters import rewrite
 from penstock.protocols.amqp10.codec.encoding import encode
 from penstock.protocols.amqp10.codec.errors import Amqp10Error
-from penstock.protocols.amqp10.codec.values import Byte, Symbol
+from penstock.protocols.amqp10.codec.values import Byte, Symbol, Timestamp, UInt, ULong
 from penstock.protocols.amqp10.messages import sections as s
 from penstock.protocols.amqp10.messages._delivering import delivered
 from penstock.protocols.amqp10.messages._storing import stored
@@ -41,8 +41,29 @@ def _same_as_python(payload: bytes) -> None:
         wanted.priority if wanted.has_priority else 0,
         max(ttl, 1) if ttl is not None and ttl <= 2**32 - 2 else 0,
     )
-    assert not (wanted.delivery_time_ms or wanted.delivery_delay_ms)
+    assert found[7:] == (wanted.delivery_time_ms, wanted.delivery_delay_ms)
+    assert not wanted.has_own
     assert (found[6] is not None) == wanted.has_user_id
+
+
+_MS = st.sampled_from((-(2**63), -129, -1, 0, 1, 127, 128, 255, 256, 2**31, 2**32, 2**63 - 1))
+
+
+@given(
+    st.sampled_from(("x-opt-delivery-time", "x-opt-delivery-delay", "x-opt-delivery-other")),
+    st.one_of(
+        _MS,
+        _MS.map(Timestamp),
+        _MS.filter(lambda ms: ms >= 0).map(ULong),
+        st.just(ULong(2**64 - 1)),
+        st.sampled_from((0, 1, 255, 256, 2**32 - 1)).map(UInt),
+        st.sampled_from((-128, -1, 0, 127)).map(Byte),
+        st.booleans(),
+    ),
+)
+def test_a_delay_is_read_as_python_reads_it(name: str, value: Any) -> None:
+    annotations = s.encode_section(s.ANNOTATIONS, {Symbol(name): value})
+    _same_as_python(annotations + s.encode_section(s.DATA, b"m"))
 
 
 @given(messages())

@@ -84,6 +84,7 @@ cdef class ChannelCore:
     cdef uint64_t find(self, uint64_t number) noexcept
     cdef Py_ssize_t settle_range(self, uint32_t first, uint32_t last, int how) except -1
     cdef Py_ssize_t settle_part(self, uint64_t low, uint64_t high, int how) except -1
+    cdef int choose(self, uint64_t low, uint64_t high, list found) except -1
     cdef void drop(self, Unsettled* entry) noexcept
     cdef void advance(self) noexcept
     cdef int add_due(self, uint32_t number, bytes state, uint64_t lsn, bint synced, bint second) except -1

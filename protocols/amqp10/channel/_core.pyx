@@ -360,23 +360,41 @@ cdef class ChannelCore:
         return self.settle_range(first, last, how)
 
     def chosen(self, uint32_t first, uint32_t last):
-        cdef uint64_t i, span = <uint64_t><uint32_t>(last - first) + 1
-        cdef Unsettled* entry
+        cdef uint64_t span = <uint64_t><uint32_t>(last - first) + 1, oldest, ahead
         cdef list found = []
-        for i in range(self.first, self.last):
-            entry = &self.ring[i & self.mask]
-            if entry.link != NULL and <uint32_t>(<uint32_t>entry.number - first) < span:
-                found.append((<uint32_t>entry.number, <Cursor>entry.cursor, entry.seq))
+        if self.first == self.last:
+            return found
+        oldest = self.ring[self.first & self.mask].number
+        ahead = <uint32_t>(first - <uint32_t>oldest)
+        self.choose(oldest + ahead, oldest + ahead + span, found)
+        if ahead + span > <uint64_t>0x100000000:
+            # It reaches round to the oldest one.
+            self.choose(oldest, oldest + ahead + span - <uint64_t>0x100000000, found)
         return found
 
-    def forget(self, list numbers not None):
-        cdef set wanted = set(numbers)
+    cdef int choose(self, uint64_t low, uint64_t high, list found) except -1:
+        """Those of the numbers [low, high)."""
         cdef uint64_t i
         cdef Unsettled* entry
-        for i in range(self.first, self.last):
+        for i in range(self.find(low), self.find(high)):
             entry = &self.ring[i & self.mask]
-            if entry.link != NULL and <uint32_t>entry.number in wanted:
-                self.drop(entry)
+            if entry.link != NULL:
+                found.append((<uint32_t>entry.number, <Cursor>entry.cursor, entry.seq))
+        return 0
+
+    def forget(self, list numbers not None):
+        cdef uint64_t i, oldest
+        cdef uint32_t number
+        cdef Unsettled* entry
+        if self.first == self.last:
+            return
+        oldest = self.ring[self.first & self.mask].number
+        for number in numbers:
+            i = self.find(oldest + <uint32_t>(number - <uint32_t>oldest))
+            if i < self.last:
+                entry = &self.ring[i & self.mask]
+                if entry.link != NULL and <uint32_t>entry.number == number:
+                    self.drop(entry)
         self.advance()
 
     def give_back(self, OutgoingCore link not None, bint failed):

@@ -30,7 +30,7 @@ from penstock.protocols.amqp10.messages.addresses import (
     parse_address,
     queue_address,
 )
-from penstock.protocols.amqp10.messages.translate import Stored, stored_from_amqp10
+from penstock.protocols.amqp10.messages.translate import Stored, quickly_stored, stored_from_amqp10
 from penstock.router.errors import NotFound
 from penstock.router.names import ENC_AMQP091, join_key_block, server_name
 
@@ -101,7 +101,8 @@ class PublishingLink(IncomingLink):
 
     def receive(self, delivery_id: int, settled: bool, payload: bytes, state: Any) -> None:
         channel, session = self.channel, self.channel.session
-        stored = stored_from_amqp10(payload)
+        quick = quickly_stored(payload) if self.key is not None else None
+        stored = quick or stored_from_amqp10(payload)
         topic = self.to_topic or (self.place is None and stored.to_topic)
         key = self.key or self._key_of(stored, topic)
         message = prepare(session, key, stored)

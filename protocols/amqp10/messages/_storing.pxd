@@ -1,6 +1,6 @@
 """A message of AMQP 1.0 as a record has it, made by a kernel. Words in _storing.pyx."""
 
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 cdef struct Stored:
     const uint8_t* block            # the properties as 0-9-1 has them; valid until the next `store`
@@ -15,6 +15,8 @@ cdef struct Stored:
     Py_ssize_t user_size
     const uint8_t* to               # the address that it names itself, in the message; NULL when absent, or no text
     Py_ssize_t to_size
+    bint timed                      # it is to be delivered at a time, or after some: the two numbers of ms below
+    int64_t time, delay
     bint maybe_topic                # its publisher, in the sense of JMS, may have sent it to a topic
 
 # False: `translate.stored_from_amqp10` is to look at the message.

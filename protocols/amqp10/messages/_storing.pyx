@@ -9,14 +9,14 @@ Whether the sections would come back as they are (`translate._views`) is not fou
 read: each value, and each of the sections, has to have the encoding and the type that it would come back with.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from penstock.protocols.amqp10.codec._simple cimport (
     Buffer, Compound, Simple, clear, is_binary, is_false, is_null, is_shortest, is_symbol, is_text, is_true, is_uint, is_utf8,
     is_list, number, put, put_byte, put_u32, put_u64, read_compound, read_simple, read_value, reserve, VALUES_MAX,
 )
-from penstock.protocols.properties._tables cimport load32, store16
+from penstock.protocols.properties._tables cimport load32, load64, store16
 
 cdef enum:
     HEADER = 0x70
@@ -68,6 +68,8 @@ cdef struct Parts:                  # of a message that is being read
     bint has_created
     uint64_t created                # s
     bint maybe_topic
+    bint timed
+    int64_t time, delay             # ms
     bint unknown                    # it has a field that 0-9-1 has no word for
     bint same                       # all kept sections would come back as they are
 
@@ -91,6 +93,8 @@ cdef bint store(const uint8_t* p, Py_ssize_t n, Stored* out) except -1:
     cdef int left
     parts.durable = parts.has_priority = parts.has_ttl = parts.has_created = parts.unknown = parts.maybe_topic = False
     parts.same = True
+    parts.timed = False
+    parts.time = parts.delay = 0
     for i in range(FIELDS):
         parts.fields[i].p = NULL
     clear(&headers)
@@ -173,6 +177,9 @@ cdef bint store(const uint8_t* p, Py_ssize_t n, Stored* out) except -1:
     out.to = parts.fields[TO].p
     out.to_size = parts.fields[TO].size
     out.maybe_topic = parts.maybe_topic
+    out.timed = parts.timed
+    out.time = parts.time
+    out.delay = parts.delay
     return True
 
 
@@ -269,6 +276,23 @@ cdef Py_ssize_t begin_entries(const uint8_t* p, Py_ssize_t n, Compound* entries,
     return whole
 
 
+cdef bint read_ms(const Simple* value, int64_t* ms) noexcept:
+    """Whether a value is a number of ms as clients write it; below 0 it is 0."""
+    cdef uint64_t bits
+    if value.code == 0x83 or value.code == 0x81 or value.code == 0x80:      # timestamp, long, ulong
+        bits = load64(value.p)
+    elif is_uint(value) or value.code == 0x53 or value.code == 0x44:        # uint, ulong in short forms
+        bits = number(value)
+    elif value.code == 0x55:                                                # long in its short form
+        bits = <uint64_t><int64_t><int8_t>value.p[0]
+    else:
+        return False
+    if value.code == 0x80 and bits > LONG_MAX_:
+        return False
+    ms[0] = max(<int64_t>bits, <int64_t>0)
+    return True
+
+
 cdef Py_ssize_t read_annotations(const uint8_t* p, Py_ssize_t n, Parts* parts) except -2:
     cdef Compound entries
     cdef Text keys[ENTRIES_MAX]
@@ -286,8 +310,17 @@ cdef Py_ssize_t read_annotations(const uint8_t* p, Py_ssize_t n, Parts* parts) e
         if is_one(&key, b"x-opt-jms-dest", 14) and not (value.code == 0x51 and (value.p[0] == 0 or value.p[0] == 2)):
             parts.maybe_topic = True
         if begins(&key, b"x-", 2):
-            if begins(&key, b"x-basic-", 8) or begins(&key, b"x-opt-delivery-", 15) or begins(&key, b"x-penstock-", 11):
+            if begins(&key, b"x-basic-", 8) or begins(&key, b"x-penstock-", 11):
                 return -1
+            if begins(&key, b"x-opt-delivery-", 15):
+                if is_one(&key, b"x-opt-delivery-time", 19):
+                    if not read_ms(&value, &parts.time):
+                        return -1
+                    parts.timed = True
+                elif is_one(&key, b"x-opt-delivery-delay", 20):
+                    if not read_ms(&value, &parts.delay):
+                        return -1
+                    parts.timed = True
             if key.size > SHORT_MAX:
                 return -1
             if not is_reserved(&key):
@@ -610,4 +643,6 @@ def stored(bytes payload not None):
         found.priority,
         found.ttl,
         None if found.user == NULL else found.user[:found.user_size],
+        found.time,
+        found.delay,
     )

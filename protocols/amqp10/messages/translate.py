@@ -40,6 +40,7 @@ from penstock.lazy_dataclass import dataclass
 from penstock.protocols.amqp10.codec import values as v
 from penstock.protocols.amqp10.codec.errors import Amqp10Error, DecodeError
 from penstock.protocols.amqp10.messages import sections as s
+from penstock.protocols.amqp10.messages._storing import stored
 from penstock.protocols.amqp10.messages.addresses import (
     TOPICS,
     AddressError,
@@ -124,6 +125,30 @@ class Stored:
 
 
 # AMQP 1.0 -> 0-9-1
+
+
+def quickly_stored(payload: bytes) -> Stored | None:
+    """As `stored_from_amqp10`, without `to`, `subject` and `to_topic`; None: that is to look at the message."""
+    found = stored(payload)
+    if found is None:
+        return None
+    block, body, durable, has_sections, priority, ttl_ms, user, when_ms, delay_ms = found
+    return Stored(
+        block=block,
+        body=body,
+        durable=durable,
+        priority=priority,
+        ttl_ms=ttl_ms or None,
+        has_priority=True,
+        has_user_id=user is not None,
+        has_sections=has_sections,
+        delivery_time_ms=when_ms,
+        delivery_delay_ms=delay_ms,
+        to_topic=False,
+        to=None,
+        subject="",
+        has_own=False,
+    )
 
 
 def stored_from_amqp10(payload: bytes, *, without: Collection[str] = ()) -> Stored:

@@ -231,7 +231,7 @@ cdef class Scanner(ConnectionCore):
         cdef Py_ssize_t key_size
         cdef uint64_t lsn
         cdef uint16_t flags = 0
-        if not store(p, size, &message):
+        if not store(p, size, &message) or message.timed:
             return False
         if message.user != NULL and (
             message.user_size != PyBytes_GET_SIZE(self.user)

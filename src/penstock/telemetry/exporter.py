@@ -10,15 +10,17 @@ The SDK also reads environment variables, such as OTEL_RESOURCE_ATTRIBUTES. The 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics.export import MetricsData
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -75,8 +77,8 @@ class Exporter:
         headers_of = broker.headers_of
         assert headers_of is not None, "the composition root sets it"
         self._messages = Messages(self._tracer, broker.log.cache, headers_of)
-        self._thread = ThreadPoolExecutor(1, "penstock-telemetry")
-        self._sending: Future[object] | None = None
+        self._sending: Thread | None = None
+        self._serves = False
         self._start_ns = time.time_ns()
         self._read: Callable[[], Iterable[Metric | Histogram]] = tuple
 
@@ -94,6 +96,7 @@ class Exporter:
 
     def serve(self) -> None:
         """Trace messages, and send metrics, from now on."""
+        self._serves = True
         tick = self._broker.tick
         events.trace(self._options.message_ratio)
         tick.every(self._options.metrics_every_s, self._send_metrics)
@@ -107,23 +110,40 @@ class Exporter:
             logger.warning("%d events of messages were not traced: lower telemetry.message_ratio", missed)
 
     def _send_metrics(self) -> None:
-        if self._sending is not None and not self._sending.done():
+        if self._sending is not None and self._sending.is_alive():
             logger.warning("metrics are left out: the collector has not answered the last ones")
             return
-        data = metrics_data(self._read(), self._resource, self._scope, self._start_ns, time.time_ns())
-        self._sending = self._thread.submit(self._metrics.export, data)
+        # A daemon: the end of the process waits for no collector.
+        self._sending = Thread(target=self._metrics.export, args=(self._metrics_now(),), daemon=True)
+        self._sending.start()
+
+    def _metrics_now(self) -> MetricsData:
+        return metrics_data(self._read(), self._resource, self._scope, self._start_ns, time.time_ns())
 
     async def close(self) -> None:
         """Send what there is, for some seconds at most."""
-        self._look()
-        events.trace(0.0)
-        self._send_metrics()
-        self._thread.submit(self._tracers.shutdown)
-        ended = self._thread.submit(self._metrics.shutdown)
-        await asyncio.wait([asyncio.wrap_future(ended)], timeout=_STOP_S)
-        if not ended.done():
+        metrics = None
+        if self._serves:
+            self._look()
+            events.trace(0.0)
+            metrics = self._metrics_now()
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        Thread(target=self._send_rest, args=(metrics, loop, ended), daemon=True).start()
+        try:
+            async with asyncio.timeout(_STOP_S):
+                await ended.wait()
+        except TimeoutError:
             logger.warning("the collector has not answered: the last traces and metrics are lost")
-        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _send_rest(
+        self, metrics: MetricsData | None, loop: asyncio.AbstractEventLoop, ended: asyncio.Event
+    ) -> None:
+        self._tracers.shutdown()
+        if metrics is not None:
+            self._metrics.export(metrics)
+        self._metrics.shutdown()
+        with contextlib.suppress(RuntimeError):  # nobody waits any more
+            loop.call_soon_threadsafe(ended.set)
 
 
 def _pair(header: str) -> tuple[str, str]:

@@ -35,7 +35,7 @@ with penstock.sync.connect(sys.argv[1]) as client:
 
 
 def test_the_client_in_python_alone_sends_and_receives(tmp_path: Path) -> None:
-    subprocess.run([ROOT / "deploy/client/build", tmp_path], check=True)
+    subprocess.run([ROOT / "deploy/client/build", "."], check=True, cwd=tmp_path)  # as make does: relative
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
 
     def run(program: str, argument: str) -> None:

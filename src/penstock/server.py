@@ -149,7 +149,7 @@ def _annotated(record: Record, note: bytes) -> Record:
 
 
 def _telemetry(config: Config, broker: Broker, name: str) -> Exporter | None:
-    """What exports traces and metrics, if anything does."""
+    """The exporter of traces and metrics, if the configuration has a collector."""
     if not config.telemetry.endpoint:
         return None
     # Here: OpenTelemetry loads hundreds of modules, and few gateways have a collector.

@@ -182,7 +182,7 @@ def test_metrics_are_those_of_the_page(gateway: Gateway, api: Api, collector: Co
     assert all(got.headers["x-team"] == "plant" for got in collector.got)
 
 
-def test_what_is_left_is_sent_at_the_stop(tmp_path: Path) -> None:
+def test_the_rest_is_sent_at_the_stop(tmp_path: Path) -> None:
     with Collector() as collector:
         settings = telemetry(collector, metrics_every_s="1h")
         with Gateway(tmp_path, settings=settings) as gateway, channel(gateway) as opened:

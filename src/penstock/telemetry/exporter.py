@@ -89,7 +89,7 @@ class Exporter:
         return traced(self._tracer, method, path, handler)
 
     def reads(self, metrics: Callable[[], Iterable[Metric | Histogram]]) -> None:
-        """Have what these are sent from now on."""
+        """Send what it gives from now on."""
         self._read = metrics
 
     # Life

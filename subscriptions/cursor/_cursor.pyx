@@ -302,10 +302,10 @@ cdef class Cursor(CursorLimits):
         entry.match = match
         entry.size = 0
         entry.count = count
-        entry.state = OUT                   # beside `released`: one store for both
-        entry.released = released
+        entry.state = OUT
         entry.level = 0
-        entry.slot = 0
+        entry.slot = 0                      # beside `released`: one store for both
+        entry.released = released
         if count or released:
             self._window.touched = seq
         self.frontier = pos

@@ -8,7 +8,7 @@ cdef enum:
     DONE = 3
     RELEASED_MAX = 63
     SEQ_BITS = 56               # of a place in the heap; above them its level
-    LOOSE = 0xFFFFFFFF          # instead of a slot: it is out, and no consumer has it
+    LOOSE = 0xFFFFFF            # instead of a slot: it is out, and no consumer has it
 
 
 cdef extern from *:
@@ -17,9 +17,8 @@ cdef extern from *:
         uint64_t pos;
         uint32_t match, size;
         uint16_t count;
-        uint8_t state : 2, released : 6;
-        uint8_t level;
-        uint32_t slot;
+        uint8_t state, level;
+        uint32_t slot : 24, released : 8;
     } Entry;
     """
     ctypedef struct Entry:      # one place of the window, 24 bytes
@@ -27,10 +26,10 @@ cdef extern from *:
         uint32_t match
         uint32_t size           # of the body, in bytes, with a byte limit
         uint16_t count          # deliveries that failed
-        uint8_t state           # 2 bits
-        uint8_t released        # 6 bits: deliveries that were given back and did not fail, at most RELEASED_MAX
+        uint8_t state           # read most, so it has a byte of its own
         uint8_t level           # 0: the highest priority of its queue
-        uint32_t slot           # 1 + the slot of its key while somebody holds that (`_keys`); 0: nobody is to be told; LOOSE
+        uint32_t slot           # 24 bits: 1 + the slot of its key while somebody holds that (`_keys`); 0: nobody is to be told; LOOSE
+        uint8_t released        # 8 bits: deliveries that were given back and did not fail, at most RELEASED_MAX
 
 
 cdef struct Straggler:          # a place that was set aside

@@ -75,6 +75,7 @@ def test_a_default_has_the_declared_type(option: Option) -> None:
             "bootstrap_servers",
             "bridges",
             "folders",
+            "scram",
             "headers",
             "scopes",
             "kinds",

@@ -128,7 +128,7 @@ class Stored:
 
 
 def quickly_stored(payload: bytes) -> Stored | None:
-    """As `stored_from_amqp10`, without `to`, `subject` and `to_topic`; None: that is to look at the message."""
+    """As `stored_from_amqp10`, without `to`, `subject`, `to_topic`; None: that is to look at the message."""
     found = stored(payload)
     if found is None:
         return None

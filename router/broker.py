@@ -514,6 +514,8 @@ class Broker:
         self.halves.close()
         self.queues.close()
         self.users.close()
+        for vhost in self.vhosts.values():
+            vhost.publishing.close()
 
     def _login_refused(self, protocol: str, error: AuthenticationRefused, peer: str) -> None:
         self.audit.login_refused(protocol, error.username, peer, error.reason)

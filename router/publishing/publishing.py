@@ -142,6 +142,14 @@ class Publishing:
         )
         return table
 
+    def close(self) -> None:
+        """Nobody publishes to the vhost any more.
+
+        Tables hold routes where the garbage collector does not look, and routes lead back to the vhost.
+        """
+        for table in self._tables.values():
+            table.clear()
+
     def _is_individual(self, identity: Identity, enc: int) -> bool:
         """Whether connections of one user may not have the same routes."""
         if enc == ENC_AMQP091:

@@ -69,7 +69,11 @@ def main() -> int:
         late.start()
         whole = _bytes(owner)
         began, used = time.monotonic(), cpu_seconds(late.pid)
-        while _bytes(late) < whole:
+        told = 0
+        while (made := _bytes(late)) < whole:
+            if made >> 30 > told:
+                told = made >> 30
+                print(f"{told} GiB are made after {time.monotonic() - began:.1f} s", flush=True)
             time.sleep(0.1)
         took_s, used = time.monotonic() - began, cpu_seconds(late.pid) - used
         [process] = late.children()

@@ -40,6 +40,9 @@ class Follower(Protocol):
     def poll(self, seconds: float) -> list[tuple[int, bytes]]:
         """Some entries with their offsets; none: none came in `seconds`. Raises Trimmed, JournalFailed."""
 
+    def end_seen(self) -> int:
+        """The journal's end as it was told with the newest entries; nobody is asked."""
+
     def bounds(self, seconds: float) -> Bounds:
         """As of now. Raises JournalFailed: they are not told in time."""
 

@@ -460,6 +460,12 @@ class _Follower:
             self._together = max(1, min(_TOGETHER, _TOGETHER_BYTES // mean))
         return found
 
+    def end_seen(self) -> int:
+        """The partition's end as of the newest answer with entries; negative: there was none yet."""
+        where = self._library.TopicPartition(self._topic, _PARTITION)
+        _, end = self._consumer.get_watermark_offsets(where, cached=True)
+        return int(end)
+
     def bounds(self, seconds: float) -> Bounds:
         """As of now, asked of the brokers. Raises JournalFailed: they do not answer in time."""
         where = self._library.TopicPartition(self._topic, _PARTITION)

@@ -137,6 +137,9 @@ class MemoryFollower:
         self._next += len(found)
         return found
 
+    def end_seen(self) -> int:
+        return len(self._partition.entries)
+
     def bounds(self, seconds: float) -> Bounds:
         return Bounds(self._partition.first, len(self._partition.entries))
 

@@ -195,8 +195,9 @@ class Standby:
             while self._ends_seen and self._ends_seen[0][1] <= mirror.position.offset:
                 self._ends_seen.popleft()
             self._note(mirror)
-            if self._released and self._is_heir and not mirror.position.missing:
-                # A release is the last entry of an owner: this node has all of them.
+            # Of the release of an earlier owner, the next claim was seen to be there already.
+            is_last = self._released and mirror.position.offset == follower.end_seen()
+            if is_last and self._is_heir and not mirror.position.missing:
                 claimed = self._claim(follower, mirror)
                 if claimed is not None:
                     return claimed
@@ -216,6 +217,8 @@ class Standby:
                 continue
             due = max(self._suspect_s, suspect_least_s(self._lease_s)) + delay
             if self._sends_folder:
+                due = 0.0
+            elif self._released and self._is_heir:
                 due = 0.0
             elif self._released and not self._heir:
                 due = delay * _SPREAD_RELEASED_S / _SPREAD_S + (_HEIR_FIRST_S if self._named else 0.0)

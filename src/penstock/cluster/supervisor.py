@@ -1,9 +1,9 @@
 """Starts a node's process, starts it again when it ends, and releases the log in the name of a dead owner.
 
 A first process that cannot start ends the supervisor, with its exit code. Once one has followed the log,
-each is started again, since Kafka may be away for a while: at once when it had run for a minute, later when
-it ends again and again. SIGTERM and SIGINT end both. When the supervisor is gone the process ends, too: a
-pipe between them tells.
+each is started again, since Kafka may be away for a while: at once when it had run for some seconds, later
+when it ends again and again. SIGTERM and SIGINT end both. When the supervisor is gone the process ends,
+too: a pipe between them tells.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _LOG: Final = logging.getLogger("penstock.supervisor")
 _VARIABLE: Final = "PENSTOCK_NODE_PIPE"
 _DELAY_FIRST_S: Final = 0.5
 _DELAY_MAX_S: Final = 30.0
-_SETTLED_S: Final = 60.0
+_SETTLED_S: Final = 10.0
+"""A process that lived so long is started again at once: its node may be the only other one."""
 _LOOK_S: Final = 0.2
 _ALONE_S: Final = 30.0
 """A process whose supervisor is gone has so long for a clean stop."""

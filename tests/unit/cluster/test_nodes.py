@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 import time
@@ -27,7 +28,7 @@ from penstock.protocols.http.metrics.own import own_of_cluster
 from penstock.subscriptions.tick.tick import Tick
 from penstock.watches import keep_lease
 from tests.cluster.campaign import contents
-from tests.support.journals import MemoryJournal, Partition
+from tests.support.journals import MemoryFollower, MemoryJournal, Partition
 from tests.support.limits import LIMIT_S
 from tests.support.logs import KIB, durable_feed, fill, keep_house, options
 
@@ -277,6 +278,29 @@ def test_a_node_is_told_of_no_owner_of_the_time_before_it(made: Callable[..., No
     second = made("b")
     wait_until(lambda: second.claimed)
     assert second.known == []
+
+
+def test_a_standby_that_reads_of_an_earlier_release_claims_nothing(
+    made: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been named then, and have read no further yet."""
+    poll = MemoryFollower.poll
+    with made("a").serving() as (replica, _):
+        heir = json.dumps({"node": "a", "heir": "c"}).encode()
+        replica.owner.append(Kind.BEAT, payload=heir)
+    second = made("b")
+    with second.serving():
+
+        def one(self: MemoryFollower, seconds: float) -> list[tuple[int, bytes]]:
+            found = poll(self, seconds)[:1]
+            if found:
+                self._next = found[0][0] + 1
+            return found
+
+        monkeypatch.setattr(MemoryFollower, "poll", one)
+        third = made("c", suspect_s=600.0)
+        wait_until(lambda: third.known == ["b"])
+        assert third.claimed is None
 
 
 def test_an_entry_behind_the_release_of_a_dead_process_takes_nothing_back(made: Callable[..., Node]) -> None:

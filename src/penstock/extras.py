@@ -13,7 +13,7 @@ __all__ = ["PACKAGES", "install"]
 PACKAGES: Final = {
     "amqtt": ("amqtt>=0.12",),
     "iceberg": ("pyiceberg[sql-sqlite]>=0.12",),
-    "kafka": ("confluent-kafka>=2.6",),
+    "kafka": ("confluent-kafka>=2.16",),
     "migrate": ("paho-mqtt>=2.1",),
     "otel": ("opentelemetry-exporter-otlp-proto-http>=1.30", "opentelemetry-sdk>=1.30"),
     "s3": ("s3fs>=2025.7", "universal-pathlib>=0.3"),

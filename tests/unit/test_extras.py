@@ -18,4 +18,4 @@ def test_an_extra_has_the_packages_that_errors_name(extra: str) -> None:
 
 
 def test_the_command_quotes_what_a_shell_would_take() -> None:
-    assert install("kafka") == "pip install 'confluent-kafka>=2.6'"
+    assert install("kafka") == "pip install 'confluent-kafka>=2.16'"

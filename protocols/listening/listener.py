@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Listener", "listening_socket"]
 
-_BACKLOG: Final = 1024
-_ACCEPTS_PER_TURN: Final = 64
+_BACKLOG: Final = 4096
+"""Connections that wait to be accepted; the system may allow fewer. One beyond it takes seconds longer."""
+_ACCEPTS_PER_TURN: Final = 256
 """Connections accepted before the loop does something else."""
 _CHECKS_AT_ONCE: Final = 256
 """Connections looked after before the loop does something else."""

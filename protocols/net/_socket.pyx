@@ -35,6 +35,8 @@ cdef extern from "sys/socket.h" nogil:
     enum:
         MSG_NOSIGNAL
         MSG_MORE
+        MSG_PEEK
+        MSG_DONTWAIT
         SOCK_NONBLOCK
         SOCK_CLOEXEC
         AF_INET
@@ -518,6 +520,9 @@ cdef class SocketTransport:
         return self.waiting_size
 
     def get_extra_info(self, name, default=None):
+        cdef uint8_t byte
+        if name == "unread":
+            return self.fd >= 0 and c_recv(self.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0
         try:
             if name == "sockname":
                 return self.as_socket().getsockname()

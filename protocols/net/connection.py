@@ -158,6 +158,11 @@ class Connection(Stream, asyncio.BufferedProtocol):
         """Whether the gateway judges a login of which the client has said all there is to say."""
         return "login" in self._pause_reasons
 
+    @property
+    def unread(self) -> bool:
+        """Whether bytes of the client wait that nobody has read yet."""
+        return self.transport is not None and bool(self.transport.get_extra_info("unread"))
+
     def logged_in(self, user: str, vhost: str = "", **more: object) -> None:
         """The login is complete: lift the limits before login and write the opening line."""
         self.context.logins.end(self)

@@ -1,7 +1,8 @@
 """The login timeout: how long a client may take until it is known. A loop that stood still does not count.
 
 Timers come before sockets in a turn of the loop, so one that fires late says nothing of the clients: what
-they sent meanwhile is read first. Nor is it a client's time while its login is being judged, up to a minute.
+they sent meanwhile is read first. Nor is it a client's time while its bytes wait to be read, as in a storm of
+connects, or while its login is being judged, up to a minute.
 
 One timer serves all connections of a front end, since nearly all of them are known long before their time is
 over. It fires when the first of those that wait is due, or later: a client has up to 50 ms more.
@@ -29,6 +30,10 @@ class Stranger(Protocol):
     @property
     def judging(self) -> bool:
         """Whether the client has said all there is to say."""
+
+    @property
+    def unread(self) -> bool:
+        """Whether it has said something that nobody has read yet."""
 
     def abort(self, reason: str) -> None: ...
 
@@ -79,8 +84,8 @@ class LoginTimes:
         for stranger, (what, at, last) in list(self._waiting.items()):
             if at > now:
                 following = min(following, at)
-            elif last > now and stranger.judging:
-                # A hash that takes its time is no fault of the client's.
+            elif last > now and (stranger.judging or stranger.unread):
+                # A hash that takes its time is no fault of the client's, and neither is a storm of others.
                 following = min(following, now + _LOOK_S, last)
             else:
                 del self._waiting[stranger]

@@ -161,6 +161,24 @@ async def test_the_time_in_which_a_login_is_judged_is_not_the_clients(judged_s: 
         assert len(logins) == 0
 
 
+async def test_the_time_in_which_a_clients_bytes_wait_to_be_read_is_not_the_clients() -> None:
+    async with Stack(Limits(greeting_timeout_s=60.0)) as stack:
+        reader, writer = await stack.client()
+        while not stack.made:
+            await asyncio.sleep(0)
+        echo = stack.made[-1]
+        echo.pause_reading("turn")  # as when thousands of others are read first
+        writer.write(packet(b"login"))
+        while not echo.unread:
+            await asyncio.sleep(0.01)
+        echo.context.logins.begin(echo, "no complete first packet", 0.01)
+        await asyncio.sleep(0.2)
+        assert not echo.closing
+        echo.resume_reading("turn")
+        await reader.readexactly(4)
+        assert echo.packets == [b"login"]
+
+
 async def test_too_many_bytes_before_the_login_end_the_connection() -> None:
     async with Stack(Limits(login_bytes=1000)) as stack:
         reader, writer = await stack.client()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.protocols.mqtt.clients.rows import SESSION, SessionRow, session_key
 from penstock.protocols.mqtt.options import MqttOptions
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway, Peer
@@ -420,3 +421,34 @@ def test_a_qos_2_id_is_durable_before_pubrec(tmp_path: Path) -> None:
     assert 7 not in client.ids.received
     for each in (gateway, again, third):
         each.stop()
+
+
+def row_of(gateway: Gateway, client_id: str = "s") -> SessionRow:
+    row = gateway.log.tables.get(SESSION, session_key("/", client_id))
+    assert row is not None
+    return SessionRow.decode(row)
+
+
+def test_a_client_that_comes_back_soon_writes_nothing(gateway: Gateway) -> None:
+    retention_feed(gateway).drop()
+    gateway.settle()
+    written = gateway.log.written_lsn
+    for _ in range(3):
+        retention_feed(gateway).drop()
+        gateway.settle()
+    assert gateway.log.written_lsn == written
+    assert row_of(gateway).ends_at is None
+
+
+def test_the_end_of_a_session_is_kept_when_its_client_stays_away(gateway: Gateway) -> None:
+    retention_feed(gateway).drop()
+    gateway.advance(2)
+    assert row_of(gateway).ends_at is not None
+
+
+def test_a_clean_stop_keeps_the_ends_of_all_sessions(gateway: Gateway) -> None:
+    for i in range(300):
+        retention_feed(gateway, f"s{i}").drop()
+    again = gateway.restart()
+    assert all(row_of(again, f"s{i}").ends_at is not None for i in range(300))
+    again.stop()

@@ -21,6 +21,8 @@ __all__ = ["AMQP_LOGIN", "Came", "Script", "come_and_go", "mqtt_login"]
 _SOURCE: Final = Path(__file__).with_name("logins.c")
 _PROTOCOLS: Final = {"mqtt": 1, "amqp": 2}
 _DIGITS: Final = b"00000000"
+_KEEP_ALIVE_S: Final = 3600
+"""Clients that stay say nothing more."""
 _numbers = itertools.count()
 
 
@@ -92,7 +94,7 @@ def _compiled() -> Any:
 def mqtt_login(*, clean: bool = True, same: bool = False, leaves: bool = True) -> Script:
     """CONNECT of MQTT 3.1.1 without a password; DISCONNECT if it `leaves`. `same`: all have one client id."""
     name = f"churn-{os.getpid()}-{next(_numbers)}-".encode() + _DIGITS
-    head = load_mqtt.utf8("MQTT") + bytes([4, 2 if clean else 0]) + struct.pack(">H", 60)
+    head = load_mqtt.utf8("MQTT") + bytes([4, 2 if clean else 0]) + struct.pack(">H", _KEEP_ALIVE_S)
     connect = load_mqtt.packet(0x10, head + load_mqtt.utf8(name.decode()))
     return Script("mqtt", [(connect, 0x20)], b"\xe0\0" if leaves else b"", own_number=not same)
 

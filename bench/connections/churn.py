@@ -44,7 +44,7 @@ class Row:
     """CPU per client, at most, as a part of the peer's; of a storm, the time."""
 
     def script(self) -> Script:
-        """What each client says in one run."""
+        """The words of each client in one run."""
         if self.protocol == "amqp":
             return AMQP_LOGIN
         takes_over = self.kind == "takeover"

@@ -112,6 +112,14 @@ compare-mosquitto: $(STAMPS)/extras kernels  ## run random MQTT sessions against
 rabbitmq-page: $(STAMPS)/extras kernels peers  ## open RabbitMQ's own management page before our API, and send its forms
 	$(BIN)/python -m tests.compare.rabbitmq_page $(ARGS)
 
+.PHONY: console-heap
+console-heap: $(STAMPS)/extras kernels peers  ## scroll and plot for ten minutes, quicker: the page's heap does not grow
+	$(BIN)/python -m tests.crash.console_heap $(ARGS)
+
+.PHONY: bench-console
+bench-console: $(STAMPS)/extras kernels peers  ## measure the console beside publishers: 100,000 queues, a search, 20 pages
+	$(BIN)/python -m bench.console $(ARGS)
+
 .PHONY: log-faults
 log-faults: $(STAMPS)/extras kernels  ## fail every call that a log makes of the operating system, one at a time
 	PENSTOCK_ALL_FAULTS=1 $(BIN)/python -m pytest -n 0 tests/crash/test_log_faults.py $(ARGS)

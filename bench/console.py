@@ -6,6 +6,8 @@
               its confirm while a page in the order of a counter is asked for each second, beside the same
               without
     search    the same while a search for a text reads a log of --search-mb, again and again
+    watched   messages per CPU second with the history on and --pages pages open, and without
+              (bench/console_pages.py)
     find      one of --messages is found by header, id, text and time (bench/console_find.py)
     delayed   the same while the list of --delayed messages that wait for their time is asked for each second
 
@@ -30,7 +32,7 @@ from statistics import median, quantiles
 from typing import Any
 from urllib.parse import quote
 
-from bench import console_find
+from bench import console_find, console_pages
 from bench.cpu import cpu_seconds, wait_until_idle
 from bench.load_amqp import Client, frame, method, short_string
 from bench.publish_latency import beside, bulk, declare, probe
@@ -51,6 +53,7 @@ ORDERS = (
     "message_stats.publish_details.rate",
     "messages_details.rate",
 )
+_CASES = ("idle", "pages", "search", "watched", "find", "delayed")
 LOGIN = "Basic " + base64.b64encode(b"guest:guest").decode()
 
 
@@ -203,12 +206,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--delayed", type=int, default=1_000_000)
     parser.add_argument("--messages", type=int, default=10_000_000, help="to find one of")
     parser.add_argument("--search-mb", type=int, default=1000)
+    parser.add_argument("--pages", type=int, default=20, help="open in a browser")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10.0, help="of a round (default 10)")
     parser.add_argument("--idle-seconds", type=float, default=60.0)
-    parser.add_argument(
-        "--case", choices=["idle", "pages", "search", "find", "delayed"], help="only this one"
-    )
+    parser.add_argument("--case", choices=_CASES, help="only this one")
     chosen = parser.parse_args(arguments)
     Path("build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=Path.cwd() / "build", prefix="bench-console-") as name:
@@ -217,6 +219,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "idle": lambda: idle(folder, chosen.queues, chosen.idle_seconds),
             "pages": lambda: pages(folder, chosen.queues, rounds, seconds),
             "search": lambda: search(folder, chosen.search_mb << 20, rounds, seconds),
+            "watched": lambda: console_pages.watched(
+                folder, SETTINGS, chosen.queues, chosen.pages, rounds, seconds
+            ),
             "find": lambda: console_find.find(folder, SETTINGS, chosen.messages, search_once),
             "delayed": lambda: delayed(folder, chosen.delayed, rounds, seconds),
         }

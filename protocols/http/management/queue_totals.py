@@ -1,12 +1,13 @@
 """Totals of queues: of each, and of all of a vhost, protocol and type.
 
 A pass looks at all queues, and only asks those that moved since the last pass (`Queues.moved`): very many
-idle queues cost it some 100 ns each. The sums are kept up to date with what moved.
+idle queues cost it some 100 ns each. The sums are kept up to date with what moved. Who asks for sums between
+two passes has what moved counted, too, and the next pass is told how that was before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -171,6 +172,8 @@ class QueueTotals:
         self._clock = clock
         self._known: dict[Queue, _Figures] = {}
         """Of those that count for more than being there."""
+        self._looked: dict[Queue, _Figures] = {}
+        """Those that were looked at between two passes: as they were in the last pass."""
         self._sums: dict[SumsKey, QueueSums] = {}
         self._gone: dict[tuple[str, str], QueueSums] = {}
         """Counters of queues that are deleted, by protocol and type: totals of a gateway never fall."""
@@ -182,23 +185,46 @@ class QueueTotals:
     def walk(self) -> Iterator[Moved | None]:
         """A pass over all queues; None is only a place to pause."""
         last, self._began = self._began, self._clock()
-        for new, known in self._broker.queues.moved():
+        looked, self._looked = self._looked, {}
+        for known in self._counted():
             now = self._clock()
-            found: list[Moved] = []
-            for queue in new:
-                if isinstance(queue.data, QueueEntry):
-                    self._count(queue.data, None, now)
-            for queue in known:
-                if isinstance(queue.data, QueueEntry):
-                    before = self._known.get(queue, _USUAL)
-                    figures = self._count(queue.data, before, now)
-                    if figures.values != before.values:
-                        # One that did not move was looked at by the last pass, and was the same.
-                        elapsed = now - max(before.at, last)
-                        found.append(Moved(queue, before.values, figures.values, elapsed))
+            for queue, before in known.items():
+                looked.setdefault(queue, before)
+            found = list(self._moved(known, looked, last, now))
             # Not before: a queue that is deleted meanwhile is counted.
             yield None
             yield from found
+        yield from self._moved(list(looked), looked, last, self._clock())
+
+    def _moved(
+        self, queues: Iterable[Queue], before: dict[Queue, _Figures], last: float, now: float
+    ) -> Iterator[Moved]:
+        """Those of the queues whose values are not those of `before` any more, from which they are taken."""
+        for queue in queues:
+            figures, were = self._known.get(queue, _USUAL), before.pop(queue)
+            if figures.values != were.values:
+                # One that did not move was looked at by the last pass, and was the same.
+                yield Moved(queue, were.values, figures.values, now - max(were.at, last))
+
+    def _counted(self) -> Iterator[dict[Queue, _Figures]]:
+        """Count what moved since it was asked last, in parts; how the queues of a part were before."""
+        for new, known in self._broker.queues.moved():
+            now = self._clock()
+            for queue in new:
+                if isinstance(queue.data, QueueEntry):
+                    self._count(queue.data, None, now)
+            part: dict[Queue, _Figures] = {}
+            for queue in known:
+                if isinstance(queue.data, QueueEntry):
+                    before = part[queue] = self._known.get(queue, _USUAL)
+                    self._count(queue.data, before, now)
+            yield part
+
+    def _look(self) -> None:
+        """Count what moved, now: the next pass knows of it."""
+        for part in self._counted():
+            for queue, before in part.items():
+                self._looked.setdefault(queue, before)
 
     def _count(self, entry: QueueEntry, before: _Figures | None, now: float) -> _Figures:
         figures = _Figures.of(entry, now)
@@ -233,14 +259,9 @@ class QueueTotals:
 
     def sums(self) -> dict[SumsKey, QueueSums]:
         """Totals of all queues: of this moment, or with very many queues those of the last pass."""
-        if len(self._broker.queues) > _EXACT_MAX:
-            return {key: one for key, one in self._sums.items() if key[0] in self._broker.vhosts}
-        sums: dict[SumsKey, QueueSums] = {}
-        for vhost in self._broker.vhosts.values():
-            for entry in vhost.entries():
-                if not entry.queue.deleted:
-                    sums.setdefault(_key(entry), QueueSums()).count(_Figures.of(entry))
-        return sums
+        if len(self._broker.queues) <= _EXACT_MAX:
+            self._look()
+        return {key: one for key, one in self._sums.items() if key[0] in self._broker.vhosts}
 
     def by_type(self) -> dict[tuple[str, str], QueueSums]:
         """Of the gateway, by protocol and type; the counters are also those of queues that are deleted."""

@@ -20,6 +20,10 @@ from tests.support.management import Api
 pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
 
 
+_CHANGES = re.compile("^(Add|Bind|Delete|Publish|Purge|Move|Replay into)")
+"""Names of buttons that change something."""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_of_a_gateway_in_use(
     gateway: Gateway, browser: Browser, api: Api, unique: str, scheme: str
@@ -78,10 +82,20 @@ def test_every_page_of_a_gateway_in_use(
         assert api.status("DELETE", path) == 204
 
 
-@pytest.mark.parametrize("tag", ["management", "policymaker", "monitoring"])
-def test_each_page_as_each_tag(gateway: Gateway, page: Page, api: Api, unique: str, tag: str) -> None:
+@pytest.mark.parametrize(
+    ("tag", "has_vhost"),
+    [
+        ("management", True),
+        ("policymaker", True),
+        ("monitoring", False),  # who sees everything may have no right in any vhost
+        ("policymaker", False),
+    ],
+)
+def test_each_page_as_each_tag(
+    gateway: Gateway, page: Page, api: Api, unique: str, tag: str, has_vhost: bool
+) -> None:
     assert api.status("PUT", f"users/{unique}", {"password": "p", "tags": tag}) == 201
-    if tag != "monitoring":  # who sees everything may have no right in any vhost
+    if has_vhost:
         rights = {"configure": "", "write": "", "read": ".*"}
         assert api.status("PUT", f"permissions/%2F/{unique}", rights) == 201
     sign_in(page, unique, "p")
@@ -94,13 +108,44 @@ def test_each_page_as_each_tag(gateway: Gateway, page: Page, api: Api, unique: s
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         expect(page.get_by_text("Loading …")).to_have_count(0)
         expect(page.get_by_role("alert")).to_have_count(0)
+        if not has_vhost and tag != "monitoring":
+            # There is nothing that it may change.
+            expect(page.get_by_text("You may enter no virtual host.")).to_be_visible()
+            expect(page.locator("main").get_by_role("button", name=_CHANGES)).to_have_count(0)
+    if has_vhost:
+        _a_reader_has_no_dead_control(page, api, unique)
     page.goto("/#/policies")
     expect(page.get_by_role("heading", name="Policies")).to_be_visible()
-    expect(page.get_by_role("button", name="Add a policy")).to_have_count(int(tag == "policymaker"))
+    expect(page.get_by_role("button", name="Add a policy")).to_have_count(
+        int(tag == "policymaker" and has_vhost)
+    )
     page.goto("/#/users")
     expect(page.get_by_text("There is no such page, or your user may not see it.")).to_be_visible()
     leave(page)
     assert api.status("DELETE", f"users/{unique}") == 204
+
+
+def _a_reader_has_no_dead_control(page: Page, api: Api, unique: str) -> None:
+    """A user who may only read: buttons that the gateway would refuse are not there."""
+    stream = {"arguments": {"x-queue-type": "stream"}, "durable": True}
+    assert api.status("PUT", f"queues/%2F/{unique}", {}) == 201
+    assert api.status("PUT", f"queues/%2F/{unique}s", stream) == 201
+    controls = page.locator("main").get_by_role("button", name=_CHANGES)
+    for place, left in (
+        ("queues", []),
+        ("exchanges", []),
+        ("streams", []),
+        (f"queues/%2F/{unique}", ["Purge"]),
+        (f"streams/%2F/{unique}s", ["Add a subscription"]),
+        ("exchanges/%2F/amq.direct", ["Bind"]),
+    ):
+        with page.expect_response(lambda answer: "/api/may?" in answer.url):
+            page.goto(f"/#/{place}")
+        expect(controls).to_have_text(left)
+    leave(page)
+    for queue in (unique, f"{unique}s"):
+        assert api.status("DELETE", f"queues/%2F/{queue}") == 204
+    page.goto("/#/overview")
 
 
 def test_hostile_names_are_shown_as_they_are(gateway: Gateway, page: Page, api: Api, unique: str) -> None:

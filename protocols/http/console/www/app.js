@@ -130,7 +130,8 @@ function Scheme() {
 function Shell({ user, signOut }) {
   const here = usePlace();
   const [help, setHelp] = useState(false);
-  const vhosts = useLoaded("/api/vhosts?columns=name", 30000).data ?? [];
+  const known = useLoaded("/api/vhosts?columns=name", 30000).data;
+  const vhosts = known ?? [];
   const seen = PAGES.filter(([, , , tags]) => !tags || tags.some((tag) => user.tags.includes(tag)));
   const page = seen.find(([name]) => name === here.page);
   const vhost = here.query.vhost ?? "";
@@ -178,6 +179,7 @@ function Shell({ user, signOut }) {
         <button type="button" onClick=${() => setHelp(true)}>${t("Keys (?)")}</button>
       </header>
       <main id="main" tabindex="-1">
+        ${known?.length === 0 && html`<p class="notice">${t("You may enter no virtual host. An administrator can give you permissions in one.")}</p>`}
         ${page
           ? html`<${Page} key=${`${here.page}/${here.names.length}`} module=${page[2]} user=${user} names=${here.names}
               query=${here.query} vhosts=${vhosts.map((one) => one.name)} />`

@@ -14,7 +14,7 @@ const CHANGED = "penstock-changed";
 /**
  * The answer of the gateway at a target, asked again while the page is looked at, and after each action.
  * @param {string | null} target null: nothing is asked
- * @returns {{data: any, error: Error | null}}
+ * @returns {{target: string | null, data: any, error: Error | null}}
  */
 export function useLoaded(target, everyMs = REFRESH_MS) {
   const [state, setState] = useState({ target, data: null, error: null });
@@ -48,13 +48,13 @@ export function useLoaded(target, everyMs = REFRESH_MS) {
       document.removeEventListener("visibilitychange", again);
     };
   }, [target, everyMs]);
-  return state.target === target ? state : { data: null, error: null };
+  return state.target === target ? state : { target, data: null, error: null };
 }
 
 /** The state of what is loaded, where it is not shown yet or not up to date. */
 export function Loading({ of }) {
   if (of.error) return html`<p class="notice bad" role="alert">${of.error.message}</p>`;
-  return of.data === null ? html`<p class="quiet">${t("Loading …")}</p>` : null;
+  return of.data === null && of.target !== null ? html`<p class="quiet">${t("Loading …")}</p>` : null;
 }
 
 // Values

@@ -158,3 +158,24 @@ def test_a_queue_that_is_deleted_during_a_pass_counts_no_more(broker: Broker) ->
             queues.append(broker.add())
     broker.moved()
     assert broker.counted() == broker.totals.sums()
+
+
+def test_a_look_between_two_passes_takes_nothing_from_the_next_one(broker: Broker) -> None:
+    queue, quiet = broker.add(), broker.add()
+    broker.moved()
+    broker.world.publish(queue.cursor.feeds[0], n=2)
+    (seen,) = broker.totals.sums().values()
+    assert (seen.ready, seen.queues) == (2, 2), "of this moment"
+    broker.world.publish(queue.cursor.feeds[0], n=3)
+    broker.totals.sums()
+    broker.world.loop.advance(5)
+    (moved,) = [one for one in broker.totals.walk() if one is not None]
+    assert (moved.queue, moved.before[-2], moved.values[-2]) == (queue, 0, 5)
+    assert broker.moved() == set()
+    broker.world.publish(quiet.cursor.feeds[0])
+    broker.totals.sums()
+    quiet.purge()
+    broker.totals.sums()
+    assert broker.moved() == {quiet}, "it has moved, though nothing is ready again"
+    (seen,) = broker.totals.sums().values()
+    assert seen.ready == 5

@@ -29,7 +29,7 @@ function All({ query }) {
   return html`<div><h1>${t("Connections")}</h1><${List} label=${t("Connections")} target=${target} columns=${COLUMNS} /></div>`;
 }
 
-function One({ names: [name], query }) {
+function One({ user, names: [name], query }) {
   const target = path("/api/connections", name);
   const found = useLoaded(target + asQuery(samplesQuery(query, "data_rates")));
   const channels = useLoaded(`${target}/channels`);
@@ -48,8 +48,8 @@ function One({ names: [name], query }) {
         [t("Said about itself"), html`<${Data} value=${data.client_properties} />`],
       ]} />
       <div class="actions"><${Range} longest=${600} />
-        <${Action} label=${t("Close connection")} danger fields=${[{ name: "reason", label: t("Reason, which the client is told") }]}
-          run=${close} done=${() => { location.hash = link("connections"); }} /></div>
+        ${(data.user === user.name || user.tags.includes("administrator")) && html`<${Action} label=${t("Close connection")} danger fields=${[{ name: "reason", label: t("Reason, which the client is told") }]}
+          run=${close} done=${() => { location.hash = link("connections"); }} />`}</div>
       <${Plot} title=${t("Bytes per second")} of=${data} names=${[["recv_oct", t("From the client")], ["send_oct", t("To the client")]]} rates />
       <h2>${t("Channels")}</h2>
       <${Loading} of=${channels} />

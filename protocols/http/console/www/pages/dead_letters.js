@@ -45,7 +45,7 @@ function All({ query, vhosts }) {
   const sources = all ? sourcesOf(queues.data, bindings.data, hooks.data) : new Map();
   return html`<div><h1>${t("Dead letters of {vhost}", { vhost })}</h1>
     <p class="quiet">${t("These queues get what other queues give up: messages that were rejected, expired, or too many.")}</p>
-    <${Loading} of=${queues.error ? queues : bindings.error ? bindings : hooks.error ? hooks : { data: all || null }} />
+    <${Loading} of=${queues.error ? queues : bindings.error ? bindings : hooks.error ? hooks : { ...queues, data: all || null }} />
     ${all && html`<${Rows} label=${t("Queues of dead letters")} rows=${queues.data.filter((one) => sources.has(one.name))}
       empty=${t("No queue of this virtual host has a dead-letter exchange that leads to a queue.")} columns=${[
         [t("Name"), (one) => html`<a href=${link("dead-letters", [vhost, one.name])}>${one.name}</a>`],

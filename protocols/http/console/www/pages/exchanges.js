@@ -5,6 +5,7 @@ import { path } from "../api.js";
 import { link } from "../location.js";
 import { Action, Data, Facts, List, Loading, Rows, YesNo, parsed, post, put, remove, useLoaded } from "../parts.js";
 import { MESSAGE, publish } from "./queues.js";
+import { useMay, useMayAt } from "../rights.js";
 import { t } from "../words.js";
 
 const TYPES = ["direct", "fanout", "topic", "headers", "x-consistent-hash", "x-delayed-message"];
@@ -25,19 +26,20 @@ const COLUMNS = [
   [t("Arguments"), (one) => html`<${Data} value=${one.arguments} />`],
 ];
 
-function All({ query, vhosts }) {
+function All({ user, query, vhosts }) {
+  const may = useMay(user, query.vhost || vhosts[0], "configure");
   const target = query.vhost ? path("/api/exchanges", query.vhost) : "/api/exchanges";
   const declare = ({ vhost, name, type, durable, internal, args }) =>
     put(path("/api/exchanges", vhost, name), { type, durable, internal, auto_delete: false, arguments: parsed(args) });
   return html`<div><h1>${t("Exchanges")}</h1>
-    <div class="actions"><${Action} label=${t("Add an exchange")} run=${declare} fields=${[
+    ${may && html`<div class="actions"><${Action} label=${t("Add an exchange")} run=${declare} fields=${[
       { name: "vhost", label: t("Virtual host"), options: vhosts, value: query.vhost || vhosts[0] },
       { name: "name", label: t("Name"), required: true },
       { name: "type", label: t("Type"), options: TYPES, value: "direct" },
       { name: "durable", label: t("Durable: it is there after a restart"), type: "checkbox", value: true },
       { name: "internal", label: t("Internal: only exchanges publish to it"), type: "checkbox" },
       { name: "args", label: t("Arguments, as JSON"), type: "textarea", help: '{"alternate-exchange": "unrouted"}' },
-    ]} /></div>
+    ]} /></div>`}
     <${List} label=${t("Exchanges")} target=${target} columns=${COLUMNS} /></div>`;
 }
 
@@ -74,7 +76,10 @@ function Routing({ target, vhost }) {
 
 const destination = (one) => link(one.destination_type === "queue" ? "queues" : "exchanges", [one.vhost, one.destination]);
 
-function One({ names: [vhost, name] }) {
+function One({ user, names: [vhost, name] }) {
+  const mayPublish = useMayAt(user, vhost, "write", name);
+  const mayBind = useMayAt(user, vhost, "read", name);
+  const mayDelete = useMayAt(user, vhost, "configure", name);
   const target = path("/api/exchanges", vhost, name);
   const found = useLoaded(target);
   const from = useLoaded(`${target}/bindings/source`);
@@ -94,15 +99,15 @@ function One({ names: [vhost, name] }) {
       [t("Arguments"), html`<${Data} value=${data.arguments} />`],
     ]} />
     <div class="actions">
-      ${!data.internal && html`<${Action} label=${t("Publish a message")} run=${(values) => publish(vhost, name, values)}
+      ${mayPublish && !data.internal && html`<${Action} label=${t("Publish a message")} run=${(values) => publish(vhost, name, values)}
         fields=${[{ name: "key", label: t("Routing key") }, ...MESSAGE]} />`}
-      ${!isDefault && html`<${Action} label=${t("Bind")} title=${t("Bind to {name}", { name })} run=${bind} fields=${[
+      ${mayBind && !isDefault && html`<${Action} label=${t("Bind")} title=${t("Bind to {name}", { name })} run=${bind} fields=${[
         { name: "kind", label: t("To a"), options: ["queue", "exchange"], value: "queue" },
         { name: "other", label: t("Its name"), required: true },
         { name: "key", label: t("Routing key") },
         { name: "args", label: t("Arguments, as JSON"), type: "textarea" },
       ]} />`}
-      ${!data.name.startsWith("amq.") && !isDefault && html`<${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })}
+      ${mayDelete && !data.name.startsWith("amq.") && !isDefault && html`<${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })}
         text=${t("Its bindings go with it. Messages to it are refused afterwards.")} confirm=${name}
         run=${() => remove(target)} done=${() => { location.hash = link("exchanges"); }} />`}
     </div>
@@ -112,7 +117,7 @@ function One({ names: [vhost, name] }) {
     ${from.data && html`<${Rows} label=${t("Bindings from here")} rows=${from.data} columns=${[
       [t("To"), (one) => html`<a href=${destination(one)}>${one.destination}</a>`], [t("Kind"), (one) => one.destination_type],
       [t("Routing key"), (one) => one.routing_key], [t("Arguments"), (one) => html`<${Data} value=${one.arguments} />`],
-      [t("Actions"), (one) => !isDefault && html`<${Action} label=${t("Unbind")} danger title=${t("Unbind {destination}", { destination: one.destination })}
+      [t("Actions"), (one) => mayBind && !isDefault && html`<${Action} label=${t("Unbind")} danger title=${t("Unbind {destination}", { destination: one.destination })}
         text=${t("Messages with the routing key {key} reach it no more by this binding.", { key: one.routing_key || '""' })}
         run=${() => unbind(one)} />`],
     ]} />`}

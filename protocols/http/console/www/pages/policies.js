@@ -9,7 +9,7 @@ const TARGETS = ["queues", "exchanges", "all", "classic_queues", "quorum_queues"
 
 export default function Policies({ user, query, vhosts, names: [kind = "policies"] }) {
   const isOperator = kind === "operator-policies";
-  const may = user.tags.includes("administrator") || (!isOperator && user.tags.includes("policymaker"));
+  const may = vhosts.length > 0 && (user.tags.includes("administrator") || (!isOperator && user.tags.includes("policymaker")));
   const fields = (one = {}) => [
     ...(one.name === undefined ? [
       { name: "vhost", label: t("Virtual host"), options: vhosts, value: query.vhost || vhosts[0] },

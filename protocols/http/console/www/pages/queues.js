@@ -6,6 +6,7 @@ import { link } from "../location.js";
 import { Action, Cards, Data, Facts, List, Loading, Rows, YesNo, count, parsed, post, put, rate, remove, useLoaded } from "../parts.js";
 import { queueOf, useLive, withLive } from "../live.js";
 import { Plot, Range, isLive, samplesQuery } from "../plot.js";
+import { useMay, useMayAt } from "../rights.js";
 import { Consumers } from "./channels.js";
 import { Messages } from "../messages.js";
 import { t } from "../words.js";
@@ -27,22 +28,26 @@ const COLUMNS = [
   [t("Acknowledged"), (one) => rate(one.message_stats?.ack_details), "number", "message_stats.ack_details.rate"],
 ];
 
-function All({ query, vhosts }) {
+function All({ user, query, vhosts }) {
+  const may = useMay(user, query.vhost || vhosts[0], "configure");
   const target = query.vhost ? path("/api/queues", query.vhost) : "/api/queues";
   const declare = ({ vhost, name, type, durable, args }) =>
     put(path("/api/queues", vhost, name), { durable, arguments: { ...(type && { "x-queue-type": type }), ...parsed(args) } });
   return html`<div><h1>${t("Queues")}</h1>
-    <div class="actions"><${Action} label=${t("Add a queue")} run=${declare} fields=${[
+    ${may && html`<div class="actions"><${Action} label=${t("Add a queue")} run=${declare} fields=${[
       { name: "vhost", label: t("Virtual host"), options: vhosts, value: query.vhost || vhosts[0] },
       { name: "name", label: t("Name"), required: true },
       { name: "type", label: t("Type"), options: ["", "classic", "quorum", "stream"] },
       { name: "durable", label: t("Durable: it is there after a restart"), type: "checkbox", value: true },
       { name: "args", label: t("Arguments, as JSON"), type: "textarea", help: '{"x-message-ttl": 60000}' },
-    ]} /></div>
+    ]} /></div>`}
     <${List} label=${t("Queues")} target=${target} columns=${COLUMNS} /></div>`;
 }
 
-function One({ names: [vhost, name], query }) {
+function One({ user, names: [vhost, name], query }) {
+  const mayPublish = useMayAt(user, vhost, "write", "amq.default");
+  const mayRead = useMayAt(user, vhost, "read", name);
+  const mayDelete = useMayAt(user, vhost, "configure", name);
   const target = path("/api/queues", vhost, name);
   const found = useLoaded(target + asQuery(samplesQuery(query, "msg_rates", "lengths")));
   const bindings = useLoaded(`${target}/bindings`);
@@ -62,11 +67,11 @@ function One({ names: [vhost, name], query }) {
       [t("Given back"), rate(moved.redeliver_details), t("{n} since the start", { n: count(moved.redeliver) })],
     ]} />
     <div class="actions"><${Range} longest=${3600} live />
-      <${Action} label=${t("Publish a message")} run=${(values) => publish(vhost, "amq.default", { ...values, key: name })} fields=${MESSAGE} />
-      <${Action} label=${t("Purge")} danger title=${t("Purge {name}", { name })} text=${t("All messages that are ready are dropped. Nobody gets them back.")}
-        run=${() => remove(`${target}/contents`)} confirm=${name} />
-      <${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })} text=${t("The queue and its {n} messages are gone.", { n: count(data.messages) })}
-        run=${() => remove(target)} done=${gone} confirm=${name} /></div>
+      ${mayPublish && html`<${Action} label=${t("Publish a message")} run=${(values) => publish(vhost, "amq.default", { ...values, key: name })} fields=${MESSAGE} />`}
+      ${mayRead && html`<${Action} label=${t("Purge")} danger title=${t("Purge {name}", { name })} text=${t("All messages that are ready are dropped. Nobody gets them back.")}
+        run=${() => remove(`${target}/contents`)} confirm=${name} />`}
+      ${mayDelete && html`<${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })} text=${t("The queue and its {n} messages are gone.", { n: count(data.messages) })}
+        run=${() => remove(target)} done=${gone} confirm=${name} />`}</div>
     <${Plot} title=${t("Messages that wait")} of=${data} names=${[["messages_ready", t("Ready")], ["messages_unacknowledged", t("Unacknowledged")]]} />
     <${Plot} title=${t("Messages per second")} of=${moved} rates names=${[["publish", t("In")], ["deliver_get", t("Out")], ["ack", t("Acknowledged")], ["redeliver", t("Given back")]]} />
     <${Facts} rows=${[
@@ -84,8 +89,8 @@ function One({ names: [vhost, name], query }) {
       [t("From"), (one) => one.source === "" ? t("(default exchange)") : html`<a href=${link("exchanges", [vhost, one.source])}>${one.source}</a>`],
       [t("Routing key"), (one) => one.routing_key], [t("Arguments"), (one) => html`<${Data} value=${one.arguments} />`],
     ]} />`}
-    <h2>${t("Messages")}</h2>
-    <${Peek} vhost=${vhost} name=${name} /></div>`;
+    ${mayRead && html`<h2>${t("Messages")}</h2>
+      <${Peek} vhost=${vhost} name=${name} />`}</div>`;
 }
 
 function Peek({ vhost, name }) {

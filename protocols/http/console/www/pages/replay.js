@@ -4,6 +4,7 @@ import { html, useEffect, useState } from "../vendor/preact.js";
 import { path, query as asQuery } from "../api.js";
 import { change, link } from "../location.js";
 import { Action, Time, count, duration, post, useLoaded } from "../parts.js";
+import { useMay } from "../rights.js";
 import { t } from "../words.js";
 
 /** Steps of the slider, in ms before now: finer where it is nearer. */
@@ -39,19 +40,6 @@ function useCount(vhost, wanted) {
     return () => gone.abort();
   }, [vhost, asked]);
   return state.asked === asked ? state : { count: 0, progress: 0, error: "" };
-}
-
-/** Patterns of permissions that allow no name. */
-const NO_NAME = ["", "^$"];
-const RIGHTS_MS = 60000;
-
-/** Whether the permission of a user allows an operation for some name; false until it is known. */
-function useMay(user, vhost, operation) {
-  const found = useLoaded(vhost === undefined ? null : `/api/may${asQuery({ user: user.name, vhost, operation })}`, RIGHTS_MS);
-  // Users of tokens are not known to the gateway: it decides when they ask.
-  if (found.data === null) return found.error !== null;
-  const [{ pattern }] = found.data.rules;
-  return pattern !== null && !NO_NAME.includes(pattern);
 }
 
 export default function Replay({ user, query, vhosts }) {

@@ -4,6 +4,7 @@ import { html } from "../vendor/preact.js";
 import { path } from "../api.js";
 import { link } from "../location.js";
 import { Action, Cards, Facts, Loading, Rows, bytes, count, duration, post, put, remove, useLoaded } from "../parts.js";
+import { useMay, useMayAt } from "../rights.js";
 import { t } from "../words.js";
 
 const base = (vhost, ...names) => `${path("/v1/vhosts", vhost)}/${path("streams", ...names)}`;
@@ -12,17 +13,18 @@ export default function Streams(props) {
   return props.names.length === 2 ? html`<${One} ...${props} />` : html`<${All} ...${props} />`;
 }
 
-function All({ query, vhosts }) {
+function All({ user, query, vhosts }) {
   const vhost = query.vhost || vhosts[0];
+  const may = useMay(user, vhost, "configure");
   const found = useLoaded(vhost === undefined ? null : base(vhost).replace(/\/$/, ""));
   const make = ({ name, age, size }) => put(base(vhost, name), { max_age: age || null, max_bytes: size ? Number(size) : null });
   return html`<div><h1>${t("Streams of {vhost}", { vhost })}</h1>
     <p class="quiet">${t("A stream keeps messages after they are read. Each subscription has a place of its own in it.")}</p>
-    <div class="actions"><${Action} label=${t("Add a stream")} run=${make} fields=${[
+    ${may && html`<div class="actions"><${Action} label=${t("Add a stream")} run=${make} fields=${[
       { name: "name", label: t("Name"), required: true },
       { name: "age", label: t("Keep messages for"), help: t("7D, 12h; empty: by size only") },
       { name: "size", label: t("Keep so many bytes"), type: "number", help: t("empty: any number") },
-    ]} /></div>
+    ]} /></div>`}
     <${Loading} of=${found} />
     ${found.data && html`<${Rows} label=${t("Streams")} rows=${found.data.streams} columns=${[
       [t("Name"), (one) => html`<a href=${link("streams", [vhost, one.name])}>${one.name}</a>`],
@@ -33,7 +35,9 @@ function All({ query, vhosts }) {
     ${found.data.next_page_token && html`<p class="notice">${MORE}</p>`}`}</div>`;
 }
 
-function One({ names: [vhost, name] }) {
+function One({ user, names: [vhost, name] }) {
+  const mayRead = useMayAt(user, vhost, "read", name);
+  const mayDelete = useMayAt(user, vhost, "configure", name);
   const target = base(vhost, name);
   const found = useLoaded(target);
   const subscriptions = useLoaded(`${target}/subscriptions`);
@@ -46,15 +50,15 @@ function One({ names: [vhost, name] }) {
     ${data && html`<${Cards} rows=${[[t("Messages"), count(data.messages)], [t("First"), count(data.first_offset)], [t("Next"), count(data.next_offset)]]} />
       <${Facts} rows=${[[t("Virtual host"), vhost], [t("Kept for"), data.max_age ?? t("by size only")], [t("Kept bytes"), data.max_bytes == null ? t("any number") : bytes(data.max_bytes)]]} />
       <div class="actions">
-        <${Action} label=${t("Add a subscription")} run=${add} fields=${[
+        ${mayRead && html`<${Action} label=${t("Add a subscription")} run=${add} fields=${[
           { name: "subscription", label: t("Name"), required: true },
           { name: "kind", label: t("Kind"), options: ["shared", "key_shared", "exclusive", "failover"], value: "shared" },
           START,
           { name: "limit", label: t("Deliveries of a message at most"), type: "number", help: t("empty: any number") },
           { name: "dead", label: t("Queue for what is given up") },
-        ]} />
-        <${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })} text=${t("Its messages and its subscriptions are gone.")}
-          confirm=${name} run=${() => remove(target)} done=${() => { location.hash = link("streams", [], { vhost }); }} />
+        ]} />`}
+        ${mayDelete && html`<${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })} text=${t("Its messages and its subscriptions are gone.")}
+          confirm=${name} run=${() => remove(target)} done=${() => { location.hash = link("streams", [], { vhost }); }} />`}
       </div>`}
     <h2>${t("Subscriptions")}</h2>
     <${Loading} of=${subscriptions} />
@@ -64,7 +68,7 @@ function One({ names: [vhost, name] }) {
       [t("Consumers"), (one) => count(one.consumers), "number"],
       [t("Oldest waits"), (one) => duration(one.head_age_ms), "number"],
       [t("State"), (one) => (one.paused ? t("paused") : t("runs"))],
-      [t("Actions"), (one) => html`<div class="actions">
+      [t("Actions"), (one) => mayRead && html`<div class="actions">
         <${Action} label=${one.paused ? t("Resume") : t("Pause")} title=${one.paused ? t("Resume {name}", one) : t("Pause {name}", one)}
           text=${one.paused ? t("Its consumers get messages again.") : t("Nobody gets anything until it is resumed.")}
           run=${() => post(`${of(one)}/${one.paused ? "resume" : "pause"}`, {})} />

@@ -1,0 +1,112 @@
+"""Pages of the console that are open, and what they cost: `python -m bench.console --case watched`.
+
+Two gateways with --queues queues each; the history of one is off (`management.history_bytes` = 0). A client
+publishes to a queue of either as fast as it is taken, another one consumes. Rounds take turns: with the
+history and --pages pages open in Chromium (overviews, lists in the order of a rate, and a queue), and without
+either. Printed is how many messages a second of the gateway's CPU moves; and what the pages cost a gateway to
+which nobody publishes, per second. On a machine that other work keeps busy only the second figure means much:
+the gateway then has less than a core, and the pages' share of it grows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from statistics import median
+
+from bench.cpu import cpu_seconds, wait_until_idle
+from bench.load_amqp import UNBLOCKED, Client
+from bench.publish_latency import beside, bulk, declare
+from tests.support.brokers import Gateway
+from tests.support.browser import chromium
+from tests.support.console import sign_in
+
+_QUEUE = "busy"
+_CHUNK = 64
+_PLACES = (
+    "overview",
+    "queues?sort=message_stats.publish_details.rate&sort_reverse=true",
+    "overview",
+    f"queues/%2F/{_QUEUE}",
+)
+
+
+def watched(
+    folder: Path, settings: dict[str, str], queues: int, pages: int, rounds: int, seconds: float
+) -> None:
+    """Measure and print."""
+    names = [_QUEUE, *(f"queue-{number:06}" for number in range(queues))]
+    off = {**settings, "management.history_bytes": "0"}
+    with Gateway(folder / "off", settings=off) as without, Gateway(folder / "on", settings=settings) as with_:
+        gateways = {False: without, True: with_}
+        for gateway in gateways.values():
+            declare(gateway.amqp_port, names)
+            wait_until_idle(gateway.pid, 120)
+        costs = {looks: _idle(gateway, pages * looks, seconds) for looks, gateway in gateways.items()}
+        found: dict[bool, list[float]] = {False: [], True: []}
+        for _ in range(rounds):
+            for looks, gateway in gateways.items():
+                found[looks].append(_per_cpu_second(gateway, pages if looks else 0, seconds))
+    for looks, figures in found.items():
+        label = f"history on, {pages} pages open" if looks else "history off, no page"
+        print(f"{label:44} {median(figures):12,.0f} messages per CPU second", flush=True)
+    cost = costs[True] - costs[False]
+    print(f"{'the history and the pages, without traffic':44} {1000 * cost:12.1f} ms of CPU per second")
+    print(f"{'with them, of without':44} {median(found[True]) / median(found[False]):12.3f}", flush=True)
+
+
+def _idle(gateway: Gateway, pages: int, seconds: float) -> float:
+    """CPU seconds of each second."""
+    with _open(gateway, pages):
+        time.sleep(2)
+        before, began = cpu_seconds(gateway.pid), time.monotonic()
+        time.sleep(seconds)
+        return (cpu_seconds(gateway.pid) - before) / (time.monotonic() - began)
+
+
+def _per_cpu_second(gateway: Gateway, pages: int, seconds: float) -> float:
+    port = gateway.amqp_port
+    with beside((_publishing, port), (_consuming, port)) as (published, _), _open(gateway, pages):
+        time.sleep(2)  # the pages are drawn, and what follows is even
+        before, count = cpu_seconds(gateway.pid), published.value
+        time.sleep(seconds)
+        return (published.value - count) / (cpu_seconds(gateway.pid) - before)
+
+
+@contextmanager
+def _open(gateway: Gateway, pages: int) -> Iterator[None]:
+    """Pages that are looked at, for a browser hides none of them."""
+    if not pages:
+        yield
+        return
+    with chromium() as browser:
+        context = browser.new_context(base_url=f"http://127.0.0.1:{gateway.ports['management']}")
+        first = context.new_page()
+        sign_in(first)
+        opened = [first, *(context.new_page() for _ in range(pages - 1))]
+        for number, page in enumerate(opened):
+            page.goto(f"/#/{_PLACES[number % len(_PLACES)]}")
+            page.get_by_role("heading", level=1).wait_for()
+        yield
+        context.close()
+
+
+def _publishing(port: int, running: Synchronized[int], moved: Synchronized[int]) -> None:
+    client, chunk = Client(port, capabilities=UNBLOCKED), bulk(_QUEUE, _CHUNK)
+    client.socket.settimeout(60)
+    while running.value:
+        client.socket.sendall(chunk)
+        moved.value += _CHUNK
+    client.close()
+
+
+def _consuming(port: int, running: Synchronized[int], moved: Synchronized[int]) -> None:
+    client = Client(port)
+    client.consume(_QUEUE, no_ack=True)
+    client.socket.settimeout(60)
+    while running.value:
+        moved.value += len(client.socket.recv(1 << 20))
+    client.close()

@@ -68,6 +68,8 @@ class Peer:
     def __init__(self, port: int, end: Any, *, settled: bool) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), 60)
         self.rest = b""
+        self.first_id = 0
+        """Of the transfers that come."""
         self.socket.sendall(SASL_HEADER)
         self.read(8)
         self.socket.sendall(encode_frame(0, SaslInit("PLAIN", b"\0guest\0guest"), kind=SASL))
@@ -87,8 +89,9 @@ class Peer:
         begin = encode_frame(0, Begin(None, 0, _HUGE, _HUGE))
         self.socket.sendall(HEADER + open_ + begin + encode_frame(0, attach))
         self.read(8)
-        while not isinstance(self.frame()[0], Attach):
-            pass
+        while not isinstance(answer := self.frame()[0], Attach):
+            if isinstance(answer, Begin):
+                self.first_id = answer.next_outgoing_id
 
     def read(self, size: int) -> bytes:
         while len(self.rest) < size:
@@ -169,8 +172,7 @@ def consume(port: int, address: str, settled: bool, counts: Any) -> None:
     """Receive until the process is ended."""
     peer = Peer(port, Source(address), settled=settled)
     got = told = accepted = 0
-    credit = encode_frame(0, Flow(0, _HUGE, 0, _HUGE, 0, 0, _WINDOW))
-    peer.socket.sendall(credit)
+    peer.socket.sendall(encode_frame(0, Flow(peer.first_id, _HUGE, 0, _HUGE, 0, 0, _WINDOW)))
     while True:
         got += peer.transfers()
         if got - accepted >= _WINDOW // 4 and not settled:
@@ -178,7 +180,8 @@ def consume(port: int, address: str, settled: bool, counts: Any) -> None:
             accepted = got
         if got - told >= _WINDOW // 2:
             told = got
-            peer.socket.sendall(encode_frame(0, Flow(got, _HUGE, 0, _HUGE, 0, got, _WINDOW)))
+            flow = Flow((peer.first_id + got) % 2**32, _HUGE, 0, _HUGE, 0, got, _WINDOW)
+            peer.socket.sendall(encode_frame(0, flow))
         counts[1] = got
         peer.more()
 

@@ -521,7 +521,7 @@ class ScramLogin:
         self.nonce = nonce or new_nonce()
         """Ours."""
         self.answer = b""
-        """What `step` gave last."""
+        """The last answer of `step`."""
         self._users = users
         self._protocol = protocol
         self._loopback = loopback

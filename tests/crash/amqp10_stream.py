@@ -26,7 +26,7 @@ class Amqp10Stream(Stream):
         super().__init__(name, port, window=window)
         self.second = second
         self.ended: set[int] = set()
-        """What the broker settled."""
+        """Messages that the broker settled."""
         self.unsettled: dict[Any, int] = {}
         """Delivery -> sequence, on the present connection."""
         self.url = f"amqp://guest:guest@127.0.0.1:{port}"

@@ -67,13 +67,13 @@ class Held:
 
 
 class Resuming:
-    """What a link of a durable subscription resumes, and what it leaves for the next one."""
+    """Deliveries that a link of a durable subscription resumes, and those that it leaves for the next one."""
 
     def __init__(self, channel: Channel, attach: Attach, queue: Queue) -> None:
         self._channel = channel
         self._entry = channel.session.vhost.queues[queue.name]
         self.series = int.from_bytes(os.urandom(4), "big") | 1
-        """What its tags begin with."""
+        """The number that its tags begin with."""
         self.alone = attach.incomplete_unsettled
         """The link gets no new deliveries."""
         self.outcomes: deque[tuple[bytes, Any]] = deque()

@@ -93,7 +93,7 @@ class SaslExchange:
         return Login(self._scram.name, data, scram=self._scram)
 
     def proof(self) -> bytes | None:
-        """What proves the server to a client that is in."""
+        """The proof of the server, for a client that is in."""
         return self._scram.answer if self._scram is not None else None
 
     def refusal(self) -> bytes | None:

@@ -62,7 +62,7 @@ class Subscriber:
         return answer
 
     def transfers(self, credit: int = 100) -> list[Transfer]:
-        """What comes with so much credit from now on."""
+        """The transfers that come with so much credit from now on."""
         self.peer.send(Flow(0, 1000, 0, 1000, 0, None, credit))
         return self.peer.got(Transfer)
 
@@ -195,7 +195,9 @@ def test_resumed_deliveries_wait_for_credit_and_a_drain_gives_the_rest_back(
     assert (flow.delivery_count, flow.link_credit) == (7, 0)
 
 
-def test_what_is_not_resumed_within_a_minute_goes_back(world: World, subscriber: Subscriber) -> None:
+def test_a_delivery_that_is_not_resumed_within_a_minute_goes_back(
+    world: World, subscriber: Subscriber
+) -> None:
     (out,) = subscriber.transfers(1)
     subscriber.lose()
     assert subscriber.queue.ready_count == 2

@@ -31,6 +31,7 @@ from tests.support.brokers import ROOT, Broker, Gateway, RabbitMQ
 from tests.support.management import SETTINGS
 
 _BATCH = 100
+_BACKLOG_BATCH = 1000
 _KEPT = commands.Basic.Properties(delivery_mode=2)
 
 
@@ -109,19 +110,20 @@ class Client:
 class Publisher:
     """Publishes batches of numbers, with the queue's name as routing key, and waits for their confirms."""
 
-    def __init__(self, exchange: str = "") -> None:
+    def __init__(self, exchange: str = "", batch: int = _BATCH) -> None:
         self._exchange = exchange
+        self._batch = batch
         self._numbers: dict[Connection, int] = {}
 
     def __call__(self, connection: Connection, queue: Queue) -> bool:
         first = queue.sent
         # A batch whose confirms do not come may be there or not: its numbers are not used again.
-        queue.sent += _BATCH
+        queue.sent += self._batch
         for number in range(first, queue.sent):
             connection.publish(1, self._exchange, queue.name, b"%d" % number, properties=_KEPT)
         before = self._numbers.get(connection, 0)
         reached, single = before, set[int]()
-        while reached + len(single) < before + _BATCH:
+        while reached + len(single) < before + self._batch:
             ack = connection.wait_for(commands.Basic.Ack)
             assert isinstance(ack, commands.Basic.Ack)
             if ack.multiple:
@@ -129,7 +131,7 @@ class Publisher:
                 single = {tag for tag in single if tag > reached}
             else:
                 single.add(ack.delivery_tag)
-        self._numbers[connection] = before + _BATCH
+        self._numbers[connection] = before + self._batch
         queue.confirmed.update(range(first, queue.sent))
         return True
 
@@ -227,10 +229,12 @@ def run(
             connection.channel()
             for queue in all_queues:
                 connection.call(1, commands.Queue.Declare(queue=queue.name, durable=True))
+        filler = Client(all_queues, Publisher(batch=_BACKLOG_BATCH), confirms=True)
+        while sum(queue.sent for queue in all_queues) < messages:
+            filler.turn(lambda queue: queue.publishes_to)
+        filler.close()
         publisher = Client(all_queues, Publisher(), confirms=True)
         consumer = Client(all_queues, consume, confirms=False)
-        while sum(queue.sent for queue in all_queues) < messages:
-            publisher.turn(lambda queue: queue.publishes_to)
         backlog = sum(queue.sent for queue in all_queues)
         began = time.monotonic()
         move.all("--only", "definitions")

@@ -218,7 +218,7 @@ def run(
     chance = random.Random(seed)
     with (
         RabbitMQ(folder / "rabbitmq", plugins=("rabbitmq_management",)) as rabbitmq,
-        Gateway(folder / "target", settings=SETTINGS) as gateway,
+        Gateway(folder / "target", settings={**SETTINGS, "server.login_timeout_s": "5m"}) as gateway,
     ):
         # The port of the management API stays over a restart.
         gateway.settings["management.listen"] = f"127.0.0.1:{gateway.ports['management']}"

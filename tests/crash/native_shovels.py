@@ -129,7 +129,8 @@ def main() -> int:
     parser.add_argument("--rate", action="store_true", help="measure, and kill nothing")
     parser.add_argument("--messages", type=int, default=500_000, help="with --rate")
     options = parser.parse_args()
-    settings = {**SETTINGS, "native.listen": "127.0.0.1:0"}
+    # With a login timeout for a machine with much other work.
+    settings = {**SETTINGS, "native.listen": "127.0.0.1:0", "server.login_timeout_s": "5m"}
     with tempfile.TemporaryDirectory(prefix="penstock-native-") as name:
         folder = Path(name)
         with (

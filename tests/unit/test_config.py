@@ -246,6 +246,9 @@ def test_a_file_sets_every_kind_of_value(tmp_path: Path) -> None:
         ("auth.loopback_users=", "loopback_users", ()),
         ("auth.users=[{name='ann',password='x=y'}]", "users", (User(name="ann", password="x=y"),)),
         ("auth.default_password=a=b", "default_password", "a=b"),
+        ("telemetry.endpoint=http://127.0.0.1:4318/", "endpoint", "http://127.0.0.1:4318"),
+        ("telemetry.headers=a=b=c, d=", "headers", ("a=b=c", "d=")),
+        ("telemetry.message_ratio=1", "message_ratio", 1.0),
     ],
 )
 def test_a_value_written_as_text(text: str, key: str, value: object) -> None:
@@ -288,6 +291,13 @@ def test_a_value_written_as_text(text: str, key: str, value: object) -> None:
         ("auth.users=[{name='ann',pass='y'}]", "a user has no 'pass'"),
         ("auth.users=[{name='a',password='x'},{name='a',password='y'}]", "'a' is given twice"),
         ("auth.users=[{name='guest',password='x'}]", "'guest' is also auth.default_user"),
+        ("telemetry.endpoint=127.0.0.1:4318", "'127.0.0.1:4318' is no URL of a collector"),
+        ("telemetry.endpoint=http://127.0.0.1:4318?a=b", "is no URL of a collector"),
+        ("telemetry.headers=token", "a header is not NAME=VALUE"),
+        ("telemetry.headers= =token", "a header is not NAME=VALUE"),
+        ("telemetry.message_ratio=1.5", "1.5 is out of range; choose 0.0 to 1.0"),
+        ("telemetry.message_ratio=nan", "nan is out of range"),
+        ("telemetry.message_ratio=few", "'few' is not a number"),
     ],
 )
 def test_a_mistake_names_its_place_and_the_remedy(text: str, message: str) -> None:

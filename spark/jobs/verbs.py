@@ -36,7 +36,7 @@ def run(words: Sequence[str]) -> int:
         return 0 if words else 2
     if words[0] not in VERBS:
         raise ConfigError(
-            f"penstock spark has no verb '{words[0]}', but {', '.join(VERBS)}",
+            f"there is no verb '{words[0]}' of penstock spark, but {', '.join(VERBS)}",
             remedy=f"{nearest(words[0], VERBS)}`penstock spark --help` says more",
         )
     code: int = importlib.import_module(f"penstock.spark.jobs.{words[0]}").main(words[1:])

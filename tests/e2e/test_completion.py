@@ -97,7 +97,7 @@ def test_fish_completes_every_command(run: Run, tmp_path: Path) -> None:
 
 
 def _told(words: list[str], home: Path, between: str = "\n") -> str:
-    """What a shell prints that reads all lines."""
+    """The output of a shell that reads all lines."""
     lines = "".join(f"{line}{between}" for line in expected())
     environment = {**os.environ, "HOME": str(home)}
     ran = subprocess.run(words, input=lines, capture_output=True, text=True, env=environment, check=True)

@@ -30,7 +30,7 @@ def test_the_verbs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_error_about_an_unknown_verb_has_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spark", "sing"]) == 2
     said = capsys.readouterr().err
-    assert "penstock spark has no verb 'sing', but sink, dedup" in said
+    assert "there is no verb 'sing' of penstock spark, but sink, dedup" in said
     assert "did you mean 'sink'? `penstock spark --help` says more" in said
 
 

@@ -40,6 +40,7 @@ from penstock.log_core.maintenance._seal import Needs
 from penstock.log_core.maintenance.feed_retention import RetentionFeeds
 from penstock.log_core.maintenance.housekeeping import Housekeeping
 from penstock.log_core.maintenance.leases import Leases
+from penstock.log_core.maintenance.retention import Retention
 from penstock.log_core.maintenance.scrub import Scrub
 from penstock.log_core.maintenance.upkeep import Upkeep
 from penstock.log_core.options import LogOptions
@@ -135,6 +136,7 @@ class Log(StoredLog):
         rewritten."""
         self.before_checkpoint: list[Callable[[], object]] = []
         """Called when a checkpoint is about to be taken: what they put is in it."""
+        self.usual_retention = Retention(options.traffic_retention_bytes, options.traffic_retention_s)
         self._retentions: dict[int, tuple[int | None, float | None]] = {}  # by partition
         self.on_failed: list[Callable[[], object]] = []
         """Called once when the log fails, before anything that waits for it is told."""

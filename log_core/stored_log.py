@@ -39,6 +39,8 @@ class StoredLog(Writer):
     _histories: Histories
     _housekeeping: Housekeeping
     _reader: Reader
+    usual_retention: Retention
+    """Of partitions that say nothing else. It may be replaced at any time."""
     _retentions: dict[int, tuple[int | None, float | None]]
     _segments: Segments
 
@@ -126,14 +128,14 @@ class StoredLog(Writer):
     def retention_of(self, lp: int) -> Retention:
         """How much traffic of a partition is kept."""
         keep_bytes, keep_s = self._retentions.get(lp, (None, None))
-        usual = self.options
+        usual = self.usual_retention
         return Retention(
-            usual.traffic_retention_bytes if keep_bytes is None else keep_bytes,
-            usual.traffic_retention_s if keep_s is None else keep_s,
+            usual.keep_bytes if keep_bytes is None else keep_bytes,
+            usual.keep_s if keep_s is None else keep_s,
         )
 
     def retain_traffic(self, lp: int, keep_bytes: int | None, keep_s: float | None) -> None:
-        """Keep so much traffic of a partition from now on; None: what the options say."""
+        """Keep so much traffic of a partition from now on; None: as `usual_retention` says."""
         self._retentions[lp] = (keep_bytes, keep_s)
 
     def held_bytes(self, lp: int, since: int = 0) -> int:

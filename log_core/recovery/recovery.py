@@ -3,9 +3,9 @@
 1. MANIFEST says where the log begins and ends, and which checkpoints there are. Without it, the files
    themselves do.
 2. The newest readable checkpoint gives the tables. There are two, so that one may be lost.
-3. After a clean stop nothing is scanned: the feeds come from the directories of the feed indexes. Otherwise
-   the segments behind the checkpoint are scanned, batch by batch. A missing or damaged index is made anew
-   from its segment.
+3. After a clean stop nothing is scanned but the end of the newest segment: the feeds come from the
+   directories of the feed indexes. Otherwise the segments behind the checkpoint are scanned, batch by batch.
+   A missing or damaged index is made anew from its segment.
 4. If a batch is not valid, at LSN X, the rest of the log is searched for valid ones. H is the highest
    synced LSN in any of them, in the checkpoint and in CLEAN. X > H: what follows was never promised (a
    torn write, or pages that reached the disk out of order). It is cut off and reported. X <= H: durable
@@ -14,7 +14,8 @@
    A file that is shorter than it was made is damaged, too, unless MANIFEST or its index says so. So before
    an end is cut off, or an empty segment removed, MANIFEST says it (`Recovered.settle`).
 5. Transient records are in no feed afterwards: they end with the process.
-6. After an unclean stop the next LSN jumps by 2**32, so that no position is used twice.
+6. The log must reach its checkpoint. After an unclean stop the next LSN jumps by 2**32, so that no position
+   is used twice; a checkpoint that is ahead of the log by whole jumps misses nothing.
 """
 
 from __future__ import annotations
@@ -52,11 +53,19 @@ from penstock.log_core.segments.feed_index import kept_bytes, read_directory
 from penstock.log_core.segments.segment import EVERYBODY, Marks, Segment, noted_ends
 from penstock.log_core.state.tables import FEED_TABLE, Tables, feed_of_key
 
-__all__ = ["LSN_JUMP", "Recovery", "recover"]
+__all__ = ["LSN_JUMP", "Recovery", "ends_early", "recover"]
 
 _LOG: Final = logging.getLogger("penstock.log")
 
 LSN_JUMP: Final = 1 << 32
+
+
+def ends_early(last: int, promised: int) -> bool:
+    """Whether a log with the last LSN `last` lacks records that a checkpoint or a clean stop knows of.
+
+    A start after a kill lets LSNs jump; if nothing was written since, that jump is all that is missing.
+    """
+    return last < promised and (promised - last) % LSN_JUMP != 0
 
 
 @dataclass(slots=True)
@@ -152,6 +161,7 @@ class _Run:
         self._torn: list[Segment] = []  # what is behind their end is to be cut off
         self._dropped: list[int] = []  # numbers of segments in which nothing is to be kept
         self._manifest = Manifest(b"", 0, 1, [])
+        self._lost = False  # something that was durable is gone, and salvage goes on without it
 
     def run(self) -> Recovered:
         numbers = self._folder.segment_numbers()
@@ -175,6 +185,9 @@ class _Run:
                 at += 1
             else:
                 at = self._scan(segments, at, checkpoint)
+        self._check_end(segments, checkpoint)
+        if self._lost:
+            clean = self._report.clean = False
         if segments and segments[-1].end == WAL_HEAD_BYTES:
             self._dropped.append(segments.pop().number)  # prepared, or begun, and never written to
         # The numbers have no gaps: a file that was only prepared, and is removed, leaves its number.
@@ -191,12 +204,18 @@ class _Run:
         return Recovered(
             manifest,
             segments,
-            last_lsn + 1 if clean else max(last_lsn, self._synced) + 1 + LSN_JUMP,
+            last_lsn + 1 if clean else self._jumped(segments, last_lsn),
             follows,
             self._feeds,
             self._report,
             self._settle,
         )
+
+    def _jumped(self, segments: list[Segment], last_lsn: int) -> int:
+        """The next LSN after an unclean stop: whole jumps behind the end, so that `ends_early` knows them."""
+        known = max(last_lsn, self._synced)
+        end = segments[-1].next_lsn - 1 if segments else known
+        return end + 1 + LSN_JUMP * (1 + -(-(known - end) // LSN_JUMP))
 
     def _settle(self) -> None:
         """Up to H all is durable, and each sync has to wait for the disk's other work."""
@@ -222,8 +241,10 @@ class _Run:
         try:
             return Manifest.read(self._folder.manifest)
         except FileNotFoundError:
-            if not numbers:
+            if not numbers and not any(self._folder.checkpoints.glob("*.ckpt")):
                 return Manifest(secrets.token_bytes(16), 0, 1, [])
+            if not numbers:
+                self._missed(Damage(self._folder.manifest, 0, "it is missing, and so are all segments"))
             self._warn(f"{self._folder.manifest} is missing; made anew from the files of the log")
         except Damage as damage:
             self._warn(f"{damage.message}; made anew from the files of the log")
@@ -242,9 +263,13 @@ class _Run:
         if not absent:
             return
         others = f", and {len(absent) - 1} others" if len(absent) > 1 else ""
-        damage = Damage(self._folder.segment(absent[0]), 0, f"the segment is missing{others}")
+        self._missed(Damage(self._folder.segment(absent[0]), 0, f"the segment is missing{others}"))
+
+    def _missed(self, damage: Damage) -> None:
+        """Refuse the start, or note what salvage goes on without."""
         if not self._salvage:
             raise damage
+        self._lost = True
         self._warn(damage.message)
 
     def _is_clean(self, manifest: Manifest, segments: list[Segment], checkpoint: Checkpoint) -> bool:
@@ -266,10 +291,7 @@ class _Run:
             elif mark.segment == last and segments and segments[-1].path.stat().st_size < mark.end:
                 wrong = f"the file is shorter than the {mark.end} bytes that it had at the clean stop"
             if wrong:
-                short = Damage(self._folder.segment(mark.segment), 0, wrong)
-                if not self._salvage:
-                    raise short
-                self._warn(short.message)
+                self._missed(Damage(self._folder.segment(mark.segment), 0, wrong))
                 return False
         if mark.log_id != manifest.log_id or mark.segment != last or mark.lsn != checkpoint.lsn:
             self._warn(f"{self._folder.clean} does not fit the log; it is scanned as after a crash")
@@ -305,12 +327,8 @@ class _Run:
         if checkpoint is None:
             checkpoint = Checkpoint(0, 0)
         if not whole:
-            missing = Damage(
-                self._folder.checkpoints, 0, f"no checkpoint fits the log, which begins at LSN {start}"
-            )
-            if not self._salvage:
-                raise missing
-            self._warn(missing.message)
+            wrong = f"no checkpoint fits the log, which begins at LSN {start}"
+            self._missed(Damage(self._folder.checkpoints, 0, wrong))
         return checkpoint
 
     def _know(self, feed_id: int) -> None:
@@ -400,15 +418,33 @@ class _Run:
             # Not by the number alone: a file that was never written to is removed, and its number used again.
             if segment.next_lsn > checkpoint.lsn + 1:
                 return False
-            if segment.path.stat().st_size >= segment.end:
+            if segment.path.stat().st_size < segment.end:
+                self._warn(f"{segment.path} is shorter than its index says; scanned")
+            elif at + 1 == len(segments) and not self._ends_as_indexed(segment):
+                self._warn(f"{segment.path} does not end as its index says; scanned")
+            else:
                 segments[at] = segment
                 segment.feeds = adopt_directory(self._scanner, directory, segment.base_lsn)
                 segment.kept_bytes = kept_bytes(directory, segment)
                 segment.indexed = True
                 segment.marks = None
                 return True
-            self._warn(f"{segment.path} is shorter than its index says; scanned")
         return False
+
+    def _ends_as_indexed(self, segment: Segment) -> bool:
+        """Whether the batches behind the last mark of its index are there; no later segment misses them."""
+        assert segment.marks is not None
+        at, lsn = WAL_HEAD_BYTES, segment.base_lsn
+        if segment.marks.lsns:
+            at, lsn = segment.marks.offsets[-1], segment.marks.lsns[-1]
+        if segment.end <= at:
+            return True
+        with segment.path.open("rb") as file:
+            self._scanner.read(file.fileno(), segment.end - at, at)
+        found = self._scanner.scan(
+            0, lsn, segment.epoch, base=segment.base_lsn, gaps=segment.gaps, push=False
+        )
+        return at + found.end == segment.end and (segment.gaps or found.next_lsn == segment.next_lsn)
 
     def _read(self, segment: Segment) -> None:
         with segment.path.open("rb") as file:
@@ -466,10 +502,16 @@ class _Run:
             reason = f"the file is shorter than the {allocated} bytes that it was made with"
         else:
             return
-        damage = Damage(segment.path, found.end, reason)
-        if not self._salvage:
-            raise damage
-        self._warn(damage.message)
+        self._missed(Damage(segment.path, found.end, reason))
+
+    def _check_end(self, segments: list[Segment], checkpoint: Checkpoint) -> None:
+        """The log reaches its checkpoint: segments that were closed before it are not scanned."""
+        if not segments or any(segment.gaps and not segment.sealed for segment in segments):
+            return
+        last = segments[-1]
+        if ends_early(last.next_lsn - 1, checkpoint.lsn):
+            wrong = f"the log ends at LSN {last.next_lsn - 1}, and its checkpoint is at {checkpoint.lsn}"
+            self._missed(Damage(last.path, last.end, wrong))
 
     def _is_end(self, segments: list[Segment], at: int) -> bool:
         """Whether no later segment says where this one ended."""
@@ -541,6 +583,7 @@ class _Run:
         """Replace a damaged segment by what can be read of it, and list what cannot."""
         self._read(segment)
         self._keep_copy(damage)
+        self._lost = True
         segment.gaps = True
         base = segment.base_lsn
         holes = mend(self._files, segment.path, self._scanner, found, hits, base, follows)

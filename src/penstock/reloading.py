@@ -5,7 +5,8 @@
     mqtt.acl_file       the rules in the file, also for what goes on
     auth.users          listed users follow the configuration, as at a start
     limits              those of connections and of memory in `server`, and of one connection in `amqp`,
-                        `mqtt` and `native`: connections that are open stay, with the limits they had
+                        `mqtt` and `native`: connections that are open stay, with the limits they had;
+                        how much traffic the log keeps, and how many events
 
 A mistake in any source changes nothing. Other options that changed are named in the log: they need a restart.
 """
@@ -37,6 +38,10 @@ LIMITS: Final = frozenset(
         "server.proxy_networks",
         "server.memory_high_watermark",
         "server.coalesce_us",
+        "log.traffic_retention_bytes",
+        "log.traffic_retention_s",
+        "events.retention_bytes",
+        "events.retention_s",
         "amqp.frame_max",
         "amqp.channel_max",
         "amqp.heartbeat_s",

@@ -39,6 +39,7 @@ from penstock.layer_options import (
 from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import EVENTS
 from penstock.log_core.log import Log
+from penstock.log_core.maintenance.retention import Retention
 from penstock.log_core.replication.position import forget_journal
 from penstock.log_core.wal._committer import Committer
 from penstock.memory import MemoryAlarm, give_back, keep_large_blocks, return_large_blocks
@@ -257,7 +258,7 @@ class Parts:
     memory: MemoryAlarm
 
     def change_limits(self, config: Config) -> None:
-        """Put the limits of connections and of memory in force, for what comes from now on."""
+        """Put the limits of connections, memory and retention in force, for what comes from now on."""
         server = config.server
         self.admission.change(
             server.proxy_networks, server.max_connections_per_address, server.accept_rate_per_address
@@ -270,7 +271,14 @@ class Parts:
                 section = getattr(config, name)
                 front_end.change_options(**{option: getattr(section, option) for option in options})
         self.memory.change(memory_limit(config))
+        _retain(self.broker.log, config)
         _coalesce(config)
+
+
+def _retain(log: Log, config: Config) -> None:
+    """Have the log keep as much traffic as the configuration says."""
+    log.usual_retention = Retention(config.log.traffic_retention_bytes, config.log.traffic_retention_s)
+    log.retain_traffic(EVENTS, config.events.retention_bytes, config.events.retention_s)
 
 
 def _coalesce(config: Config) -> None:
@@ -305,7 +313,7 @@ async def running(
     _coalesce(config)
     if membership is None and config.server.workers > 1:
         raise ConfigError("several workers need a supervisor; `penstock serve` has one", key="server.workers")
-    log.retain_traffic(EVENTS, config.events.retention_bytes, config.events.retention_s)
+    _retain(log, config)
     log.on_backpressure.append(events.hold)
     events.start(config.events.kinds, tick.write_soon)
     crew = None if membership is None else await Crew.join(membership, log)

@@ -151,3 +151,46 @@ def test_a_newest_segment_that_is_shorter_than_it_was_is_no_torn_end(folder: Fol
     with pytest.raises(StartError, match=r"0000000005\.wal.*the file (ends in a batch|is shorter than)"):
         open_log(folder.root)
     assert path.stat().st_size == written - lost, "nothing was cut"
+
+
+@pytest.mark.parametrize("scene", ["clean"], indirect=True)
+@pytest.mark.parametrize("from_end", [1, 0])
+def test_zeros_at_the_end_of_a_log_that_was_stopped_are_damage(folder: Folder, from_end: int) -> None:
+    """Nothing is scanned after a clean stop, but the end of the newest segment is."""
+    path = folder.segment(5)
+    size = path.stat().st_size
+    os.truncate(path, ends(path)[-1 - from_end] if from_end else WAL_HEAD_BYTES)
+    os.truncate(path, size)
+    assert verified(folder)[0] >= 1
+    with pytest.raises(StartError, match=r"0000000005\.wal, byte"):
+        open_log(folder.root)
+    salvaged = open_log(folder.root, salvage=True)
+    assert any("does not end as its index says" in warning for warning in salvaged.recovery.warnings)
+    salvaged.close_sync()
+    open_log(folder.root).close_sync()
+
+
+def test_a_checkpoint_misses_the_newest_segments_without_manifest(tmp_path: Path) -> None:
+    """MANIFEST is made anew of the files that are there: it cannot know of others."""
+    log = open_log(tmp_path / "log", segment_bytes=64 * KIB)
+    feed = durable_feed(log)
+    while log._wal.segment.number < 3:
+        log.wait_synced(append(log, [feed], bytes(2 * KIB)))
+    log.wait_synced(append(log, [feed], bytes(2 * KIB)))
+    log.checkpoint_due()
+    known = log.appender.next_lsn - 1
+    folder = Folder(tmp_path / "log")
+    while not any(int(path.stem, 16) >= known for path in folder.checkpoints.glob("*.ckpt")):
+        settle(log)
+    killed = Folder(shutil.copytree(folder.root, tmp_path / "killed"))
+    log.close_sync()
+    killed.manifest.unlink()
+    for number in killed.segment_numbers()[2:]:
+        killed.segment(number).unlink()
+    assert verified(killed)[0] >= 1
+    with pytest.raises(StartError, match=r"0000000002\.wal.*the log ends at LSN .*, and its checkpoint"):
+        open_log(killed.root)
+    for number in killed.segment_numbers():
+        killed.segment(number).unlink()
+    with pytest.raises(StartError, match=r"MANIFEST.*it is missing, and so are all segments"):
+        open_log(killed.root)

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.penstock_only("this is about penstock's configuration")
 CONFIG = """
 [log]
 data_dir = "{folder}/data"
+traffic_retention_s = {kept}
 
 [server]
 workers = {workers}
@@ -64,7 +65,7 @@ class Served:
     def __init__(self, folder: Path, workers: int) -> None:
         self.folder = folder
         self.values = dict(
-            folder=folder, workers=workers, level="info", packet=1_000_000, users="", receive=100
+            folder=folder, workers=workers, level="info", packet=1_000_000, users="", receive=100, kept=100
         )
         self.values["connections"] = 0
         self.values |= dict(zip(("amqp", "mqtt"), _free_ports(2), strict=True))
@@ -212,6 +213,14 @@ def test_limits_of_a_protocol_hold_for_new_connections(served: Served) -> None:
     line = served.reload("the configuration was reloaded")
     assert "changed=mqtt.max_packet_bytes needs_restart=-" in line
     served.wait(lambda: served.packet_limit() == 2_000_000)
+
+
+def test_retention_follows_the_configuration(served: Served) -> None:
+    served.write(kept=5)
+    line = served.reload("the configuration was reloaded")
+    assert "changed=log.traffic_retention_s needs_restart=-" in line
+    served.write(kept=100)
+    served.reload("the configuration was reloaded")
 
 
 def test_options_that_need_a_restart_are_named(served: Served) -> None:

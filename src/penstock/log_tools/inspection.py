@@ -23,7 +23,7 @@ from penstock.log_core.files.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES
 from penstock.log_core.files.manifest import CleanMark, Manifest
 from penstock.log_core.history.history import read_history, read_history_entries
 from penstock.log_core.recovery.checkpoint import read_checkpoint
-from penstock.log_core.recovery.recovery import LSN_JUMP
+from penstock.log_core.recovery.recovery import ends_early
 from penstock.log_core.segments.feed_index import ROW_BYTES, read_directory, verify_entries
 from penstock.log_core.segments.segment import Segment, noted_ends
 from penstock.log_core.state.tables import split_key
@@ -311,14 +311,13 @@ def _ends_early(segments: Sequence[Walked | Damage], promised: int) -> Damage | 
     """The end of a log that goes on, as a checkpoint or the mark of a clean stop says: it is of zeros.
 
     `promised`: the last LSN that they know of. Nothing else tells that from room which was never written to.
-    A start after a kill lets LSNs jump; if nothing was written since, that jump is all that is missing.
     """
     whole = [one for one in segments if isinstance(one, Walked) and not one.head.flags & SALVAGED]
     if len(whole) < len(segments):
         return None
     last = whole[-1]
     end = max(one.found.next_lsn for one in whole) - 1
-    if end >= promised or (promised - end) % LSN_JUMP == 0:
+    if not ends_early(end, promised):
         return None
     return Damage(last.path, last.found.end, f"zeros where the log goes on: LSNs {end + 1} to {promised}")
 

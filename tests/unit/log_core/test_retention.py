@@ -282,7 +282,7 @@ def test_the_traffic_of_one_partition_goes_while_that_of_another_stays(tmp_path:
     assert [len(body_of(again, lsn)) for lsn in (*old[2], *young[1])] == [8000] * 60
     assert batch_of(again, old[1][0]).kind == LOST
     again.low_water, again.mark_needs = lambda: NOBODY, lambda needs, done: done()
-    again.retain_traffic(2, 0, None)
+    again.usual_retention = Retention(0, 1e6)
     _tend(again)
     assert again.first_lsn(2) > old[2][-1]
     again.close_sync()

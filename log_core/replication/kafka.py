@@ -456,7 +456,7 @@ class _Follower:
                 "fetch.min.bytes": 1024 * 1024,
                 "fetch.wait.max.ms": 25,
                 "fetch.error.backoff.ms": 50,
-                "fetch.message.max.bytes": 8 * 1024 * 1024,
+                "fetch.message.max.bytes": 4 * 1024 * 1024,
                 "queued.max.messages.kbytes": 16384,
                 # A full queue is not looked at again for so long; the default of 1 s makes a rebuild wait.
                 "fetch.queue.backoff.ms": 5,

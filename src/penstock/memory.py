@@ -36,9 +36,9 @@ _LARGE: Final = 2 << 20
 _SPARE: Final = 16 << 20
 """Free bytes at the end of the heap that stay with the process: what a busy turn takes and gives back."""
 
-_LARGE_MAX: Final = 16 << 20
-_SPARE_MAX: Final = 32 << 20
-"""Of a standby: an answer of Kafka has up to 8 MiB."""
+_LARGE_MAX: Final = 8 << 20
+_SPARE_MAX: Final = 16 << 20
+"""Of a standby: an answer of Kafka has up to 4 MiB."""
 
 _PAGE: Final = resource.getpagesize()
 

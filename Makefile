@@ -71,6 +71,10 @@ bench-churn: $(STAMPS)/extras kernels peers  ## measure clients that come and go
 bench-amqp10: $(STAMPS)/extras kernels peers  ## measure AMQP 1.0 beside RabbitMQ and its plug-in
 	$(BIN)/python -m bench.amqp10 $(ARGS)
 
+.PHONY: bench-amqp10-lone
+bench-amqp10-lone: $(STAMPS)/extras kernels  ## measure lone messages of many connections by AMQP 1.0 beside 0-9-1
+	$(BIN)/python -m bench.amqp10_lone $(ARGS)
+
 .PHONY: bench-native
 bench-native: $(STAMPS)/extras kernels  ## measure batches of the native protocol beside Kafka (needs Java and Maven)
 	$(BIN)/python -m bench.compare_native $(ARGS)

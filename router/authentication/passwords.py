@@ -33,6 +33,7 @@ __all__ = [
     "DUMMY",
     "MOSQUITTO_ALGORITHMS",
     "exported_hash",
+    "has_verifier",
     "hash_password",
     "imported_hash",
     "is_own",
@@ -71,6 +72,11 @@ def hash_password(password: bytes) -> str:
     salt = os.urandom(16)
     stored = ":".join(("scrypt", str(_LOG2_N), str(_R), str(_P), _text(salt), _text(_derive(password, salt))))
     return f"{stored}{_SCRAM}{make_verifier(password).encode()}"
+
+
+def has_verifier(stored: str) -> bool:
+    """Whether a stored password has keys for SCRAM."""
+    return _SCRAM in stored
 
 
 def verifier_of(stored: str) -> Verifier | None:

@@ -24,6 +24,7 @@ from penstock.router.arguments import decode_table, encode_table
 from penstock.router.authentication.login_limit import LoginLimit
 from penstock.router.authentication.passwords import (
     DUMMY,
+    has_verifier,
     hash_password,
     is_own,
     is_slow,
@@ -290,7 +291,7 @@ class Users:
         """Whether each user with a password can log in by SCRAM."""
         if self._verifiers[0] != self.changes:
             stored = (user.stored for user in self._users.values())
-            self._verifiers = self.changes, all(verifier_of(one) is not None for one in stored if one)
+            self._verifiers = self.changes, all(has_verifier(one) for one in stored if one)
         return self._verifiers[1]
 
     def is_stranger(self, username: str, password: bytes) -> bool:

@@ -78,7 +78,6 @@ def test_a_default_has_the_declared_type(option: Option) -> None:
             "bridges",
             "buffer_budget",
             "folders",
-            "scram",
             "headers",
             "host_names",
             "hosts",

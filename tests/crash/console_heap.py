@@ -85,7 +85,7 @@ def heap_of_plots(page: Page, events: int) -> list[int]:
 def grown(heaps: list[int]) -> int:
     """Bytes that the least of the second half has more than that of the first.
 
-    What is drawn at the moment of a measurement comes and goes; a leak stays.
+    A drawing at the moment of a measurement comes and goes; a leak stays.
     """
     half = len(heaps) // 2
     return min(heaps[half:]) - min(heaps[:half])

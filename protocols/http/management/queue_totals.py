@@ -1,8 +1,8 @@
 """Totals of queues: of each, and of all of a vhost, protocol and type.
 
 A pass looks at all queues, and only asks those that moved since the last pass (`Queues.moved`): very many
-idle queues cost it some 100 ns each. The sums are kept up to date with what moved. Who asks for sums between
-two passes has what moved counted, too, and the next pass is told how that was before.
+idle queues cost it some 100 ns each. The sums are kept up to date with what moved. A request for sums
+between two passes counts what moved, too, and the next pass is told how that was before.
 """
 
 from __future__ import annotations

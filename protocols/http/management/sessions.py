@@ -92,7 +92,7 @@ def _is_form(request: Request) -> bool:
 
 
 def _token(username: str, password: str) -> dict[str, str]:
-    """What a page puts behind the scheme in the header Authorization."""
+    """The credentials that a page sends in the header Authorization, behind the scheme."""
     if not username:
         return {"type": "bearer", "value": password}
     login = f"{username}:{password}".encode("utf-8", "surrogateescape")

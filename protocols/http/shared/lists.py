@@ -180,7 +180,7 @@ async def _by_key(
 
 
 async def _read_in_parts(rows: list[Row], read: Callable[[Row], Any]) -> list[Any]:
-    """What `read` finds in each row."""
+    """The values that `read` finds, one of each row."""
     values: list[Any] = []
     for at in range(0, len(rows), _KEYS_AT_ONCE):
         if at:

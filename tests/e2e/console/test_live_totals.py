@@ -75,7 +75,7 @@ def test_totals_come_when_they_change(gateway: Gateway, api: Api, unique: str) -
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
 
 
-def test_what_is_no_question_is_refused(gateway: Gateway) -> None:
+def test_a_query_that_makes_no_sense_is_refused(gateway: Gateway) -> None:
     many = ",".join(queue_of("/", f"q{number}") for number in range(201))
     for of in ("", "overview,", "queue:q", "queue:/", "queue:%2F/a/b", "exchange:%2F/x", many):
         assert refused(gateway, of) == (400, "bad_field"), of[:50]

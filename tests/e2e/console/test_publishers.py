@@ -121,7 +121,7 @@ def test_open_transactions_and_producers_of_all_protocols(
     assert api.status("DELETE", f"vhosts/{vhost}") == 204
 
 
-def test_who_may_not_see_all_sees_their_own(gateway: Gateway, api: Api, vhost: str) -> None:
+def test_a_user_without_a_tag_for_it_sees_their_own(gateway: Gateway, api: Api, vhost: str) -> None:
     all_rights = dict.fromkeys(("configure", "write", "read"), ".*")
     for name, tag in (("own", "management"), ("all", "monitoring")):
         assert api.status("PUT", f"users/{vhost}{name}", {"password": "p", "tags": tag}) == 201

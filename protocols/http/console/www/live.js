@@ -49,7 +49,7 @@ export function useLive(name) {
 }
 
 /**
- * What the API answers, with the totals, rates and samples of the stream in their places.
+ * An answer of the API with the totals, rates and samples of the stream in their places.
  * @param {Record<string, any>} answered the object, or its `message_stats` @param {Sample[]} samples
  * @param {(totals: Record<string, any>) => Record<string, any>} pick the same part of a sample
  */

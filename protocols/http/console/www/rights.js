@@ -1,4 +1,4 @@
-/** What the user may do, so that a page shows no control that the gateway would refuse. */
+/** Rights of the user, so that a page shows no control that the gateway would refuse. */
 
 import { query } from "./api.js";
 import { useLoaded } from "./parts.js";

@@ -1,4 +1,4 @@
-"""What publishers have under way in a vhost, as lists (`lists`).
+"""Work that publishers have under way in a vhost, as lists (`lists`).
 
     GET /api/half/{vhost}           half messages, which are neither committed nor rolled back
     GET /api/transactions/{vhost}   open transactions: over HTTP, and channels of AMQP 0-9-1 with messages

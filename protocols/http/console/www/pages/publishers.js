@@ -1,4 +1,4 @@
-/** What publishers have under way: half messages, open transactions, and producers that number their messages. */
+/** Work that publishers have under way: half messages, open transactions, and producers that number their messages. */
 
 import { html } from "../vendor/preact.js";
 import { path } from "../api.js";

@@ -7,6 +7,7 @@ and it runs rarely: strangers would decide how much that is.
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
 import json
 import socket
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import pytest
+from hpack import Encoder
 from pamqp import commands
 
 from penstock.protocols.amqp10.codec.frames import HEADER, SASL, SASL_HEADER, encode_frame
@@ -87,11 +89,33 @@ def wrong_password(port: int) -> None:
 
 
 H2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+GOAWAY = b"\0\0\x08\7\0\0\0\0\0" + bytes(8)
+
+
+def h2_request(path: str, password: str, *, method: str = "GET", body: bytes = b"") -> bytes:
+    """The preface of HTTP/2, settings and a request of the user guest."""
+    login = base64.b64encode(f"guest:{password}".encode()).decode()
+    names = {":method": method, ":path": path, ":scheme": "http", ":authority": "localhost"}
+    head = Encoder().encode({**names, "authorization": f"Basic {login}"}.items())
+    data = len(body).to_bytes(3, "big") + b"\0\1\0\0\0\1" + body if body else b""
+    return H2 + len(head).to_bytes(3, "big") + (b"\1\4" if body else b"\1\5") + b"\0\0\0\1" + head + data
+
+
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HELLO = b"PENSTOCK" + native.frame(1, 0, b'{"versions": [1], "client": "test"}')
 CONNECT_WRONG = mqtt.connect("wrong", version=5, user="nobody", password=b"wrong")
 AMQP = b"AMQP\0\0\x09\1"
 AMQP10 = b"AMQP\0\1\0\0"
+
+H2_WRONG: Final = h2_request("/v1/vhosts/%2f/queues", "wrong")
+H2_QUEUES: Final = h2_request("/v1/vhosts/%2f/queues", "guest")
+H2_TAIL: Final = h2_request("/v1/vhosts/%2f/exchanges/amq.topic/tail", "guest")
+H2_PUBLISH: Final = h2_request(
+    "/v1/vhosts/%2f/exchanges/amq.topic/messages",
+    "guest",
+    method="POST",
+    body=b'{"messages": [{"key": "k", "value": "x"}]}',
+)
 
 WAYS: Final[dict[str, Callable[[Port], object]]] = {
     "nothing said": lambda port: [reach(port(one)) for one in ("amqp", "mqtt", "native", "http")],
@@ -126,8 +150,10 @@ WAYS: Final[dict[str, Callable[[Port], object]]] = {
     "HTTP, malformed": lambda port: reach(port("http"), b"\x01\x02 / HTTP/1.1\r\n\r\n", ends=False),
     "HTTP, a socket refused": lambda port: reach(port("http"), request("/v1/nothing")),
     "HTTP/2, settings": lambda port: reach(port("http"), H2),
-    "HTTP/2, goaway": lambda port: reach(port("http"), H2 + b"\0\0\x08\7\0\0\0\0\0" + bytes(8)),
+    "HTTP/2, goaway": lambda port: reach(port("http"), H2 + GOAWAY),
     "HTTP/2, malformed": lambda port: reach(port("http"), H2 + b"\0\0\1\0\0\0\0\0\0x", ends=False),
+    "HTTP/2, wrong password": lambda port: reach(port("http"), H2_WRONG),
+    "HTTP/2, wrong password, reset": lambda port: reset(port("http"), H2_WRONG),
     "TLS, nothing said": lambda port: [reach(port(one)) for one in ("amqps", "mqtts", "natives")],
     "TLS, no TLS": lambda port: [
         reach(port(one), b"GET / HTTP/1.0\r\n\r\n", ends=False) for one in ("amqps", "mqtts", "natives")
@@ -356,6 +382,11 @@ LOGGED_IN: Final[dict[str, Callable[[Port], object]]] = {
             body=b'{"messages": [{"key": "k", "value": "x"}]}',
         ),
     ),
+    "HTTP/2": lambda port: reach(port("http"), H2_QUEUES),
+    "HTTP/2, goaway": lambda port: reach(port("http"), H2_QUEUES, GOAWAY, ends=False),
+    "HTTP/2, publishes": lambda port: reach(port("http"), H2_PUBLISH),
+    "HTTP/2, tail": lambda port: reach(port("http"), H2_TAIL),
+    "HTTP/2, tail, reset": lambda port: reset(port("http"), H2_TAIL),
     "HTTP, tail": lambda port: reach(port("http"), http_says(b"GET /v1/vhosts/%2f/exchanges/amq.topic/tail")),
 }
 

@@ -197,8 +197,9 @@ class H2Session:
             stream_id,
             peer_host=self._host.peer_host,
         )
-        stream = self._streams[stream_id] = _Stream(request)
-        request.session_wants = lambda: self._wanted(stream)
+        self._streams[stream_id] = _Stream(request)
+        # By number: a request that held its stream would be a cycle.
+        request.session_wants = lambda: self._wanted(stream_id)
         if self._stopping:
             self._reset(stream_id, _Codes.REFUSED_STREAM)
             return
@@ -224,8 +225,9 @@ class H2Session:
         if stream.request.wanted:
             self._release(stream)
 
-    def _wanted(self, stream: _Stream) -> None:
-        if not self._closed:
+    def _wanted(self, stream_id: int) -> None:
+        stream = self._streams.get(stream_id)
+        if stream is not None and not self._closed:
             self._release(stream)
             self._send()
 

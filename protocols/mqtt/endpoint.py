@@ -76,8 +76,10 @@ class MqttConnection(Connection):
     def received(self, buffer: bytearray, size: int) -> int:
         session = self.session
         consumed = session.receive(buffer, size, self.last_read_at)
+        if self.handed_over:
+            return size
         if self.closing:
-            return size if self.handed_over else consumed
+            return consumed
         self.want = session.want
         wait_s = session.spent(consumed, self.last_read_at)
         if wait_s and not self.closing:

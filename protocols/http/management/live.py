@@ -19,6 +19,7 @@ A user has at most `_OF_USER_MAX` of these streams, a gateway `_STREAMS_MAX`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
@@ -67,7 +68,7 @@ class _Wanted:
 class _Live:
     def __init__(self, api: Management) -> None:
         self._api = api
-        self._time = asyncio.get_running_loop().time
+        self._time = time.monotonic
         self._streams: Counter[str] = Counter()
         self._whole: tuple[float, dict[str, tuple[int, int]], dict[str, int]] = (-1.0, {}, {})
 

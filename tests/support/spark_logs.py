@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from penstock.log_core.log import Log
 from penstock.log_core.maintenance._seal import Needs
+from penstock.log_core.maintenance.retention import Retention
 from penstock.spark.log_view import LogView
 from tests.support.logs import keep_house, settle
 
@@ -31,13 +31,13 @@ def rewrite(log: Log, needed: list[int], done: Callable[[], bool]) -> None:
         done()
 
     log.mark_needs = mark
-    log.options = dataclasses.replace(log.options, traffic_retention_bytes=0)
+    log.usual_retention = Retention(0, log.usual_retention.keep_s)
     ends = time.monotonic() + 300
     while not done():
         assert time.monotonic() < ends, log.statistics()
         keep_house(log)
     # No more than that: what is under way is finished.
     log.mark_needs = None
-    log.options = dataclasses.replace(log.options, traffic_retention_bytes=1 << 40)
+    log.usual_retention = Retention(1 << 40, log.usual_retention.keep_s)
     while log._housekeeping.busy:
         settle(log)

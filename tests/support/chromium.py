@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import time
 import urllib.request
@@ -36,6 +38,8 @@ class Chromium:
             [chromium_path(), f"--user-data-dir={folder}", *_FLAGS],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            # Debian's script of the headless shell waits for the program: both are ended.
+            start_new_session=True,
         )
 
     def __enter__(self) -> Chromium:
@@ -45,7 +49,7 @@ class Chromium:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.terminate()
+        os.killpg(self._process.pid, signal.SIGTERM)
         self._process.wait(30)
 
     def open(self, url: str) -> str:

@@ -181,7 +181,7 @@ cdef class KeyShares(KeyHolders):
             return
         for seq in cursor._out():
             entry = entry_of(&cursor._window, seq)
-            if entry.slot - 1 < <uint32_t>SLOTS and self.holder[entry.slot - 1] in numbers:
+            if <uint32_t>(entry.slot - 1) < <uint32_t>SLOTS and self.holder[entry.slot - 1] in numbers:
                 let_go(cursor._rules, entry)
 
     def gone(self, set numbers not None):

@@ -228,7 +228,7 @@ def test_a_crash_while_a_will_goes_out_neither_loses_nor_repeats_it(gateway: Gat
     expiry, delay = b"\x11\0\0\0\x64", b"\x18\0\0\0\x0a"
     gateway.connect("a", 5, clean=False, props=expiry, will=("w", b"gone", 1, False), will_props=delay).drop()
     sub.drop()
-    gateway.advance(1.1)    # the sessions are written, whose clients do not come back at once
+    gateway.advance(1.1)  # the sessions are written, whose clients do not come back at once
     segment = gateway.log._wal.segment
     start = segment.end
     gateway.advance(9.0)

@@ -59,6 +59,10 @@ check: $(STAMPS)/extras  ## lint, format, types, layers
 bench: $(STAMPS)/extras kernels peers  ## measure penstock, Mosquitto and RabbitMQ side by side
 	$(BIN)/python -m bench.compare $(ARGS)
 
+.PHONY: bench-instructions
+bench-instructions: $(STAMPS)/extras kernels  ## count instructions per message: ARGS="--other CHECKOUT" compares (needs valgrind)
+	$(BIN)/python -m bench.instructions $(ARGS)
+
 .PHONY: bench-connections
 bench-connections: $(STAMPS)/extras kernels peers  ## measure small messages of many connections beside Mosquitto and RabbitMQ
 	$(BIN)/python -m bench.connections $(ARGS)

@@ -250,12 +250,12 @@ def test_the_command_copies_in_processes_of_its_own(
 
 
 def test_a_machine_without_semaphores_is_told_what_it_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError(30, "Read-only file system")  # what a machine without /dev/shm says
 
     monkeypatch.setattr("penstock.spark.jobs.tier.ProcessPoolExecutor", refuse)
-    words = ["spark", "tier", "--data", str(tmp_path), "--to", f"parquet:{tmp_path / 'archive'}"]
+    words = ["spark", "tier", "--data", str(tmp_path / "data"), "--to", f"parquet:{tmp_path / 'archive'}"]
     assert main([*words, "--cores", "2"]) != 0
     assert "/dev/shm, where processes keep their semaphores, or give --cores 1" in capsys.readouterr().err

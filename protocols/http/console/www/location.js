@@ -1,6 +1,6 @@
 /** Where the page is: `#/PAGE/NAME/NAME?key=value`. All that is shown follows from it, so a link can be sent. */
 
-import { useEffect, useState } from "./vendor/preact.js";
+import { useLayoutEffect, useState } from "./vendor/preact.js";
 
 /** @typedef {{page: string, names: string[], query: Record<string, string>}} Place */
 
@@ -37,7 +37,8 @@ export function change(/** @type {Record<string, unknown>} */ fields, quietly = 
 /** The place, followed. @returns {Place} */
 export function usePlace() {
   const [here, setHere] = useState(place);
-  useEffect(() => {
+  // Before the browser does anything else: a move between the first look and the listener would be missed.
+  useLayoutEffect(() => {
     const moved = () => setHere(place());
     addEventListener("hashchange", moved);
     return () => removeEventListener("hashchange", moved);

@@ -36,9 +36,9 @@ from tests.support.logs import (
 def test_a_new_data_folder_is_its_owners_alone_and_one_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        open_log(tmp_path / "new")
+        open_log(tmp_path / "new").close_sync()
         (tmp_path / "there").mkdir(mode=0o750)
-        open_log(tmp_path / "there")
+        open_log(tmp_path / "there").close_sync()
     finally:
         os.umask(before)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("new", "there")] == [0o700, 0o750]

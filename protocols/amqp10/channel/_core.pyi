@@ -20,6 +20,9 @@ HOW_RELEASED: int
 HOW_FAILED: int
 HOW_DEFAULT: int
 
+def end_delivery(cursor: Cursor, seq: int, how: int) -> None:
+    """End a delivery that is out; `how`: one of the above but HOW_DEFAULT."""
+
 class ConnectionCore(QuickReader):
     """The state that all sessions of a connection share."""
 

@@ -351,7 +351,7 @@ cdef class ChannelCore:
                 cursor.settle_run(seq, count)
                 continue
             while count:
-                end_one(cursor, seq, end_how)
+                end_delivery(cursor, seq, end_how)
                 seq += 1
                 count -= 1
         return n
@@ -402,7 +402,7 @@ cdef class ChannelCore:
         cdef Cursor cursor
         cdef int how = link.default_how if link.has_default or not failed else FAILED
         for _, cursor, seq in self.take_out(link):
-            end_one(cursor, seq, how)
+            end_delivery(cursor, seq, how)
 
     def take_out(self, OutgoingCore link not None):
         cdef uint64_t i
@@ -440,8 +440,7 @@ cdef class ChannelCore:
         raise NotImplementedError
 
 
-cdef int end_one(Cursor cursor, uint64_t seq, int how) except -1:
-    """End one delivery."""
+cpdef int end_delivery(Cursor cursor, uint64_t seq, int how) except -1:
     if how == ACCEPTED:
         cursor.settle(seq)
     elif how == REJECTED:

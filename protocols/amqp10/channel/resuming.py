@@ -21,9 +21,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.lazy_dataclass import dataclass
-from penstock.protocols.amqp10.channel._core import HOW_FAILED
+from penstock.protocols.amqp10.channel._core import HOW_FAILED, end_delivery
 from penstock.protocols.amqp10.channel.refusals import SessionError
-from penstock.protocols.amqp10.channel.settling import annotate, end, settle
+from penstock.protocols.amqp10.channel.settling import annotate, settle
 from penstock.protocols.amqp10.codec.frames import delivery_tag
 from penstock.protocols.amqp10.codec.performatives import (
     Accepted,
@@ -62,7 +62,7 @@ class Held:
     def give_back(self) -> None:
         """None of them is resumed."""
         for cursor, seq in self.deliveries.values():
-            end(cursor, seq, self.how)
+            end_delivery(cursor, seq, self.how)
         self.deliveries = {}
 
 
@@ -104,7 +104,7 @@ class Resuming:
                     settle(cursor, seq, outcome)
                     self.outcomes.append((tag, outcome))
                     continue
-            end(cursor, seq, held.how)
+            end_delivery(cursor, seq, held.how)
         self.unsettled = dict.fromkeys((tag for tag, _ in self.outcomes))
 
     def suspend(self, link: OutgoingLink) -> None:

@@ -10,6 +10,7 @@ from penstock.protocols.amqp10.channel._core import (
     HOW_FAILED,
     HOW_REJECTED,
     HOW_RELEASED,
+    end_delivery,
 )
 from penstock.protocols.amqp10.channel.refusals import SessionError
 from penstock.protocols.amqp10.codec.performatives import Accepted, Modified, Rejected
@@ -18,7 +19,7 @@ from penstock.protocols.amqp10.messages.annotating import NOTE_MAX, merged
 if TYPE_CHECKING:
     from penstock.subscriptions.cursor._cursor import Cursor
 
-__all__ = ["annotate", "end", "how_of", "settle"]
+__all__ = ["annotate", "how_of", "settle"]
 
 
 def how_of(outcome: Any) -> int:
@@ -53,16 +54,4 @@ def annotate(cursor: Cursor, seq: int, outcome: Any) -> None:
 
 def settle(cursor: Cursor, seq: int, outcome: Any) -> None:
     """The delivery has this outcome; its annotations are kept already."""
-    end(cursor, seq, how_of(outcome))
-
-
-def end(cursor: Cursor, seq: int, how: int) -> None:
-    """End a delivery."""
-    if how == HOW_ACCEPTED:
-        cursor.settle(seq)
-    elif how == HOW_REJECTED:
-        cursor.reject(seq)
-    elif how == HOW_FAILED:
-        cursor.requeue(seq)
-    else:
-        cursor.release(seq)
+    end_delivery(cursor, seq, how_of(outcome))

@@ -68,7 +68,6 @@ class _Wanted:
 class _Live:
     def __init__(self, api: Management) -> None:
         self._api = api
-        self._time = time.monotonic
         self._streams: Counter[str] = Counter()
         self._whole: tuple[float, dict[str, tuple[int, int]], dict[str, int]] = (-1.0, {}, {})
 
@@ -105,7 +104,7 @@ class _Live:
         request.on_shutdown = stop
         self._streams[user] += 1
         sent: Values = {}
-        due = self._time()
+        due = time.monotonic()
         try:
             with self._api.access.watched(request, _may_wait):
                 while True:
@@ -120,7 +119,7 @@ class _Live:
                     sent |= changed
                     at = int(self._api.clock() * 1000)
                     yield b"event: totals\ndata: %b\n\n" % dumps({"at": at, "of": changed})
-                    due = max(due + each_s, self._time())
+                    due = max(due + each_s, time.monotonic())
                     if not (request.gone or request.refusal):
                         await _until(ended, due)
                 if why or request.refusal:
@@ -173,7 +172,7 @@ class _Live:
         return identity.sees_all or self._api.broker.authorizer.enter(identity, vhost)
 
     def _overview(self, identity: Identity) -> Totals:
-        api, now = self._api, self._time()
+        api, now = self._api, time.monotonic()
         if now - self._whole[0] > _SHARED_S:
             lengths: dict[str, tuple[int, int]] = {}
             for (vhost, _, _), one in api.sampler.queues.sums().items():
@@ -222,7 +221,7 @@ def _sum(ours: Totals, theirs: Totals) -> Totals:
 
 async def _until(ended: asyncio.Event, due: float) -> None:
     try:
-        async with asyncio.timeout_at(due):
+        async with asyncio.timeout(due - time.monotonic()):
             await ended.wait()
     except TimeoutError:
         pass

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import itertools
 import os
 import socket
-import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from bench import load_amqp, load_mqtt
+from bench.connections.compiled import library
 from bench.connections.layers import framed, over_tls, over_websocket
 from bench.connections.rows import Row
 from bench.load import LoadFailed, connect
 
 __all__ = ["Clients", "Seen", "opened"]
 
-_HERE: Final = Path(__file__).parent
 _KEPT: Final = 2_000_000
 """Latencies noted in one run."""
 _FAILED: Final = {
@@ -86,16 +82,10 @@ class _Figures(ctypes.Structure):
     ]
 
 
-@functools.cache
-def _compiled() -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        built = Path(folder, "load.so")
-        source = str(_HERE / "load.c")
-        words = ["cc", "-O2", "-shared", "-fPIC", "-o", str(built), source, "-lssl", "-lcrypto"]
-        subprocess.run(words, check=True)
-        library = ctypes.CDLL(str(built))
-    library.tls_open.restype = ctypes.c_void_p
-    return library
+def _compiled() -> ctypes.CDLL:
+    found = library("load")
+    found.tls_open.restype = ctypes.c_void_p
+    return found
 
 
 class Clients:

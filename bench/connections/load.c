@@ -14,8 +14,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "clock.h"
 
 enum { MQTT = 1, AMQP = 2 };
 enum { READ_AT_ONCE = 1 << 18, KEPT = 1 << 12, EVENTS = 256, FRAME_HEAD = 10 };
@@ -55,12 +56,6 @@ struct client {
     uint64_t tag;
     uint8_t rest[KEPT];
 };
-
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 SSL *tls_open(int fd) {
     static SSL_CTX *context;

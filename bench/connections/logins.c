@@ -2,7 +2,8 @@
  *
  * A script is the bytes of each step and the answer that the next step waits for: an MQTT packet by its type, with
  * a return code of 0, or an AMQP method by class and method. With `keep` the clients stay until the last one has
- * its last answer. With `overlap`, and one at a time, each leaves when the next one has. TLS is OpenSSL, without a check of the certificate, each connection with a handshake of its own.
+ * its last answer. With `overlap`, and one at a time, each leaves when the next one has. TLS is OpenSSL, without a
+ * check of the certificate, each connection with a handshake of its own.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -15,8 +16,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "clock.h"
 
 enum { MQTT = 1, AMQP = 2, KEPT = 4096, EVENTS = 512, DIGITS = 8 };
 
@@ -47,12 +49,6 @@ struct client {
     uint64_t since_ns;
     uint8_t rest[KEPT];
 };
-
-static uint64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* 1: the answer is there; 0: not yet; -1: a refusal. */
 static int answered(const struct plan *plan, struct client *c) {

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import itertools
 import os
 import struct
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bench import load_amqp, load_mqtt
+from bench.connections.compiled import library
 
 __all__ = ["AMQP_LOGIN", "Came", "Script", "come_and_go", "mqtt_login"]
 
-_SOURCE: Final = Path(__file__).with_name("logins.c")
 _PROTOCOLS: Final = {"mqtt": 1, "amqp": 2}
 _DIGITS: Final = b"00000000"
 _KEEP_ALIVE_S: Final = 3600
@@ -80,15 +76,6 @@ class _Figures(ctypes.Structure):
     _fields_ = [  # type: ignore[mutable-override]
         (name, ctypes.c_uint64) for name in ("elapsed_ns", "answered", "refused", "slowest_ns")
     ]
-
-
-@functools.cache
-def _compiled() -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        built = Path(folder, "logins.so")
-        words = ["cc", "-O2", "-shared", "-fPIC", "-o", str(built), str(_SOURCE), "-lssl", "-lcrypto"]
-        subprocess.run(words, check=True)
-        return ctypes.CDLL(str(built)).come_and_go
 
 
 def mqtt_login(*, clean: bool = True, same: bool = False, leaves: bool = True) -> Script:
@@ -160,5 +147,5 @@ def come_and_go(
         patience_s=patience_s,
     )
     figures = _Figures()
-    _compiled()(ctypes.byref(plan), ctypes.byref(figures))
+    library("logins").come_and_go(ctypes.byref(plan), ctypes.byref(figures))
     return Came(figures.elapsed_ns / 1e9, figures.answered, figures.refused, figures.slowest_ns / 1e9)

@@ -39,17 +39,17 @@ from bench import native_client
 from bench.cpu import Meter, cpu_seconds, wait_until_idle
 from bench.kafka import Kafka, fetched, jars
 from bench.report import machine
-from penstock.spark._messages import COLUMNS as SENT
-from penstock.spark.direct_copy import send_log
 from penstock.spark.jobs.replay import send, writing
 from penstock.spark.jobs.sink import start_sink
-from penstock.spark.log_view import LogView
-from penstock.spark.reading import Selection, read_parts
+from penstock.spark.logs.log_view import LogView
+from penstock.spark.logs.reading import Selection, read_parts
+from penstock.spark.logs.tiering import tier
+from penstock.spark.publishing._messages import COLUMNS as SENT
+from penstock.spark.publishing.direct_copy import send_log
 from penstock.spark.running import run_to_end
 from penstock.spark.schema import COLUMNS as TRAFFIC
 from penstock.spark.session import session
-from penstock.spark.table_sink import RangesSource, TableSink
-from penstock.spark.tiering import tier
+from penstock.spark.tables.table_sink import RangesSource, TableSink
 from tests.support.brokers import Broker, BrokerMissing, Gateway
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import Final
 
 from penstock.sdk.errors import ClientError
 from penstock.sdk.url import parse_url
-from penstock.spark.archive import archive_path
 from penstock.spark.errors import SparkOptionError
 from penstock.spark.filters import PROTOCOLS, Wanted, amqp_pattern, mqtt_filter
+from penstock.spark.logs.archive import archive_path
+from penstock.spark.logs.storage import Storage, storage_of
 from penstock.spark.reports import check_address
 from penstock.spark.schema import select
-from penstock.spark.storage import Storage, storage_of
 
 __all__ = ["DEFAULT_EXCHANGE", "ReadOptions", "parse_duration_s", "parse_time_ms"]
 

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from penstock.spark.amqp import Publisher, check_url
 from penstock.spark.errors import SparkError, SparkOptionError
-from penstock.spark.messages import Envelope, Numbers, encoder, parts
+from penstock.spark.publishing.amqp import Publisher, check_url
+from penstock.spark.publishing.messages import Envelope, Numbers, encoder, parts
 from penstock.spark.reports import Reporter, check_address
 from penstock.spark.schema import COLUMNS
 

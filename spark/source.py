@@ -16,10 +16,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from penstock.spark.errors import SparkError, SparkOptionError
-from penstock.spark.lease import Lease
-from penstock.spark.log_view import Part
-from penstock.spark.options import ReadOptions
-from penstock.spark.planning import (
+from penstock.spark.logs.lease import Lease
+from penstock.spark.logs.log_view import Part
+from penstock.spark.logs.planning import (
     View,
     advance,
     cuts,
@@ -30,7 +29,8 @@ from penstock.spark.planning import (
     selection_of,
     starting_position,
 )
-from penstock.spark.reading import Selection, read_parts
+from penstock.spark.logs.reading import Selection, read_parts
+from penstock.spark.options import ReadOptions
 from penstock.spark.reports import Reporter
 from penstock.spark.schema import ddl, names_of
 from penstock.spark.worker_heap import spare_imports

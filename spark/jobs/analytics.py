@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spark.errors import SparkOptionError
-from penstock.spark.jobs.arguments import duration_s, new_file, table_uri
-from penstock.spark.jobs.common import add_choice, program
-from penstock.spark.jobs.frames import add_input, frame_of
-from penstock.spark.jobs.progress import Progress, add_output, listener_of, progress_of, watched
-from penstock.spark.jobs.report import Report, write_html
 from penstock.spark.jobs.rollup import NEEDED, roll_up, rolled_up_to
-from penstock.spark.log_view import LogView
-from penstock.spark.storage import storage_of
-from penstock.spark.tables import TABLES
+from penstock.spark.jobs.shared.arguments import duration_s, new_file, table_uri
+from penstock.spark.jobs.shared.common import add_choice, program
+from penstock.spark.jobs.shared.frames import add_input, frame_of
+from penstock.spark.jobs.shared.progress import Progress, add_output, listener_of, progress_of, watched
+from penstock.spark.jobs.shared.report import Report, write_html
+from penstock.spark.logs.log_view import LogView
+from penstock.spark.logs.storage import storage_of
+from penstock.spark.tables.table import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

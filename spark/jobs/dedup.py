@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.errors import SparkOptionError
-from penstock.spark.jobs.arguments import duration_s
-from penstock.spark.jobs.common import add_choice, choice_of, every, program, run_stream
-from penstock.spark.jobs.frames import HEADER
+from penstock.spark.jobs.shared.arguments import duration_s
+from penstock.spark.jobs.shared.common import add_choice, choice_of, every, program, run_stream
+from penstock.spark.jobs.shared.frames import HEADER
 from penstock.spark.schema import COLUMNS
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def start_dedup(
 
     `options` are those of the source. Raises SparkError when table and checkpoint do not fit.
     """
-    from penstock.spark.row_sink import start_rows
+    from penstock.spark.tables.row_sink import start_rows
 
     chosen = dict(options)
     if "startingTimestamp" not in chosen:

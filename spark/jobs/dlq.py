@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.spark.errors import SparkError
-from penstock.spark.jobs.arguments import amqp_url
-from penstock.spark.jobs.common import add_choice, program
-from penstock.spark.jobs.frames import HEADER, add_input, frame_of
-from penstock.spark.jobs.progress import Progress, add_output, listener_of, progress_of, watched
 from penstock.spark.jobs.replay import send
+from penstock.spark.jobs.shared.arguments import amqp_url
+from penstock.spark.jobs.shared.common import add_choice, program
+from penstock.spark.jobs.shared.frames import HEADER, add_input, frame_of
+from penstock.spark.jobs.shared.progress import Progress, add_output, listener_of, progress_of, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row

@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock.errors import PenstockError
 from penstock.extras import install
-from penstock.spark.jobs.common import INSTALL, PACKAGES, program
+from penstock.spark.jobs.shared.common import INSTALL, PACKAGES, program
 from penstock.spark.session import find_java
 
 __all__ = ["main"]
@@ -65,7 +65,7 @@ def _source() -> Finding:
 
 
 def _log(path: Path) -> Finding:
-    from penstock.spark.log_view import LogView
+    from penstock.spark.logs.log_view import LogView
 
     try:
         view = LogView(path)

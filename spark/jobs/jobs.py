@@ -7,8 +7,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from penstock.spark.jobs.common import program
-from penstock.spark.jobs.registry import jobs
+from penstock.spark.jobs.shared.common import program
+from penstock.spark.jobs.shared.registry import jobs
 
 __all__ = ["main"]
 

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from penstock.errors import PenstockError
-from penstock.spark.jobs.common import program, span
-from penstock.spark.jobs.registry import Job, jobs
-from penstock.spark.log_view import LogView
-from penstock.spark.storage import storage_of
+from penstock.spark.jobs.shared.common import program, span
+from penstock.spark.jobs.shared.registry import Job, jobs
+from penstock.spark.logs.log_view import LogView
+from penstock.spark.logs.storage import storage_of
 
 __all__ = ["behind", "main"]
 

@@ -13,11 +13,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.spark.jobs.arguments import amqp_url
-from penstock.spark.jobs.common import add_choice, program
-from penstock.spark.jobs.frames import add_input, frame_of, reading
-from penstock.spark.jobs.progress import Progress, add_output, listener_of, progress_of, watched
-from penstock.spark.messages import SHARES
+from penstock.spark.jobs.shared.arguments import amqp_url
+from penstock.spark.jobs.shared.common import add_choice, program
+from penstock.spark.jobs.shared.frames import add_input, frame_of, reading
+from penstock.spark.jobs.shared.progress import Progress, add_output, listener_of, progress_of, watched
+from penstock.spark.publishing.messages import SHARES
 from penstock.spark.reports import Listener
 from penstock.spark.schema import COLUMNS
 
@@ -136,7 +136,7 @@ def _tell(frame: DataFrame, progress: Progress) -> None:
 
 
 def _send(spark: SparkSession, arguments: argparse.Namespace, progress: Progress, listener: Listener) -> None:
-    from penstock.spark.direct_copy import send_log
+    from penstock.spark.publishing.direct_copy import send_log
 
     of_log = arguments.table is None
     exchange, key = arguments.to_exchange, arguments.to_key

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from penstock.spark.files import write_files
 from penstock.spark.schema import arrow_schema_of
-from penstock.spark.tables import open_table
+from penstock.spark.tables.files import write_files
+from penstock.spark.tables.table import open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

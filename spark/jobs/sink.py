@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.spark.jobs.common import add_choice, choice_of, every, program, run_stream
-from penstock.spark.log_view import LogView
+from penstock.spark.jobs.shared.common import add_choice, choice_of, every, program, run_stream
+from penstock.spark.logs.log_view import LogView
 from penstock.spark.schema import arrow_schema, select
-from penstock.spark.tables import open_table
+from penstock.spark.tables.table import open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ def start_sink(
 
     `options` are those of the source. Raises SparkError when the table does not fit.
     """
-    from penstock.spark.table_sink import RangesSource, TableSink
+    from penstock.spark.tables.table_sink import RangesSource, TableSink
 
     options = dict(options or {})
     columns = select(options.get("columns"), options.get("payload", "full"))

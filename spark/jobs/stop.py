@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.spark.errors import SparkError
-from penstock.spark.jobs.common import program
-from penstock.spark.jobs.registry import jobs
+from penstock.spark.jobs.shared.common import program
+from penstock.spark.jobs.shared.registry import jobs
 
 __all__ = ["main", "stop"]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.errors import SparkOptionError
-from penstock.spark.jobs.arguments import duration_s
-from penstock.spark.jobs.common import add_choice, choice_of, every, program, run_stream
+from penstock.spark.jobs.shared.arguments import duration_s
+from penstock.spark.jobs.shared.common import add_choice, choice_of, every, program, run_stream
 from penstock.spark.telemetry import OBSERVED, parse_fields, rolled_up, typed
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def start_telemetry(
     `options` are those of the source; for the others see `telemetry.typed` and `rolled_up` (`window_s` None:
     no windows). Raises SparkError when table and checkpoint do not fit.
     """
-    from penstock.spark.row_sink import start_rows
+    from penstock.spark.tables.row_sink import start_rows
 
     chosen = {**options, "columns": _COLUMNS}
     if "startingTimestamp" not in chosen:

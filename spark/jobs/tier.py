@@ -19,13 +19,13 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from penstock.spark.archive import archive_path
 from penstock.spark.errors import SparkError
-from penstock.spark.files import DataFile
-from penstock.spark.jobs.arguments import duration_s, log_source
-from penstock.spark.jobs.common import DATA, program
-from penstock.spark.jobs.progress import add_output, progress_of
-from penstock.spark.tiering import Cold, Mapper, tier
+from penstock.spark.jobs.shared.arguments import duration_s, log_source
+from penstock.spark.jobs.shared.common import DATA, program
+from penstock.spark.jobs.shared.progress import add_output, progress_of
+from penstock.spark.logs.archive import archive_path
+from penstock.spark.logs.tiering import Cold, Mapper, tier
+from penstock.spark.tables.files import DataFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

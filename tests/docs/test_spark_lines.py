@@ -15,7 +15,7 @@ import pytest
 
 from penstock.cli import main
 from penstock.spark.jobs.verbs import VERBS
-from penstock.spark.storage import LocalStorage
+from penstock.spark.logs.storage import LocalStorage
 from tests.docs.pages import PAGES, commands
 
 LINES = [

@@ -13,12 +13,12 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from penstock import sync
-from penstock.spark.log_view import LogView
+from penstock.spark.logs.log_view import LogView
+from penstock.spark.logs.planning import open_view, plan, selection_of, starting_position
+from penstock.spark.logs.reading import read_parts
+from penstock.spark.logs.storage import close_clients
 from penstock.spark.options import ReadOptions
-from penstock.spark.planning import open_view, plan, selection_of, starting_position
-from penstock.spark.reading import read_parts
 from penstock.spark.schema import EVENT_COLUMNS
-from penstock.spark.storage import close_clients
 from tests.support.brokers import Gateway
 from tests.support.pika_queues import consume_in_transactions
 

@@ -15,8 +15,8 @@ import pika
 import pytest
 
 import penstock.sync
-from penstock.spark.log_view import LogView
-from penstock.spark.reading import Selection, read_parts
+from penstock.spark.logs.log_view import LogView
+from penstock.spark.logs.reading import Selection, read_parts
 from tests.support.brokers import Gateway
 from tests.support.data_plane import open_client
 from tests.support.hooks import LOCAL, Hooks

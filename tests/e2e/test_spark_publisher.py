@@ -14,9 +14,9 @@ import pika
 import pyarrow as pa
 import pytest
 
-from penstock.spark import amqp
 from penstock.spark.errors import SparkError
-from penstock.spark.messages import Numbers
+from penstock.spark.publishing import amqp
+from penstock.spark.publishing.messages import Numbers
 from penstock.spark.retry import RetryWindow
 from penstock.spark.sink import WriteOptions, publish
 from tests.support.brokers import Gateway

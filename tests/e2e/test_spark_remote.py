@@ -16,18 +16,18 @@ import pytest
 from penstock.cli import main
 from penstock.sdk.errors import ClientError, ConnectionLost, Refused
 from penstock.sdk.log_client import LogClient
-from penstock.spark import reading, storage
 from penstock.spark.errors import SparkOptionError
 from penstock.spark.jobs.lag import behind
-from penstock.spark.jobs.registry import jobs_folder, registered
-from penstock.spark.log_view import LogView
+from penstock.spark.jobs.shared.registry import jobs_folder, registered
+from penstock.spark.logs import reading, storage
+from penstock.spark.logs.log_view import LogView
+from penstock.spark.logs.planning import open_view, plan, selection_of
+from penstock.spark.logs.reading import Selection, read_parts
+from penstock.spark.logs.storage import close_clients, storage_of
 from penstock.spark.options import ReadOptions
-from penstock.spark.planning import open_view, plan, selection_of
-from penstock.spark.reading import Selection, read_parts
 from penstock.spark.retry import RetryWindow
 from penstock.spark.schema import COLUMNS
-from penstock.spark.storage import close_clients, storage_of
-from penstock.spark.table_parquet import ParquetFormat
+from penstock.spark.tables.parquet import ParquetFormat
 from tests.support.brokers import Gateway, free_port
 from tests.support.limits import LIMIT_S
 from tests.support.management import Api

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.spark.messages import SHARES, Envelope, Numbers, encoder, parts
+from penstock.spark.publishing.messages import SHARES, Envelope, Numbers, encoder, parts
 from penstock.spark.schema import arrow_schema
 from tests.reference.spark_messages import publish
 

@@ -19,12 +19,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark import table_sink
 from penstock.spark.jobs.sink import start_sink
 from penstock.spark.running import run_to_end
 from penstock.spark.session import session
 from penstock.spark.sink import StreamSink, WriteOptions
 from penstock.spark.source import PenstockSource
+from penstock.spark.tables import table_sink
 from tests.spark.conftest import SETTINGS
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from demo.data import Reading, readings
-from penstock.spark.tables import open_table
+from penstock.spark.tables.table import open_table
 from tests.support.brokers import ROOT, Gateway
 from tests.support.limits import LIMIT_S
 from tests.support.spark_source import wait_for_end

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import pika
 import pyarrow.dataset as ds
 
-from penstock.spark.direct_copy import send_log
 from penstock.spark.jobs.analytics import analyse
 from penstock.spark.jobs.dlq import dead_letters, requeue, summary
-from penstock.spark.jobs.progress import Progress, listener_of, watched
 from penstock.spark.jobs.replay import send, writing
-from penstock.spark.jobs.report import Report, write_html
 from penstock.spark.jobs.rollup import roll_up
-from penstock.spark.tables import open_table
+from penstock.spark.jobs.shared.progress import Progress, listener_of, watched
+from penstock.spark.jobs.shared.report import Report, write_html
+from penstock.spark.publishing.direct_copy import send_log
+from penstock.spark.tables.table import open_table
 from tests.support.brokers import Gateway
 from tests.support.spark_sink import bound, taken, url
 from tests.support.spark_source import publish, read, wait_for_end

@@ -18,10 +18,10 @@ from penstock.spark.errors import SparkError
 from penstock.spark.jobs.dedup import start_dedup
 from penstock.spark.jobs.telemetry import start_telemetry
 from penstock.spark.jobs.tier import on_spark
-from penstock.spark.row_sink import start_rows
+from penstock.spark.logs.tiering import tier
 from penstock.spark.running import run_to_end
+from penstock.spark.tables.row_sink import start_rows
 from penstock.spark.telemetry import OBSERVED, rolled_up, typed
-from penstock.spark.tiering import tier
 from tests.support.brokers import Gateway
 from tests.support.spark_source import payloads, publish, read, wait_for_end
 from tests.support.written_tables import rows_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.spark.jobs.common import program
+from penstock.spark.jobs.shared.common import program
 from penstock.spark.running import run_to_end
 from tests.support.brokers import Gateway
 from tests.support.spark_sink import bound, taken, url

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.spark.jobs.sink import start_sink
 from penstock.spark.running import run_to_end
-from penstock.spark.tables import open_table
+from penstock.spark.tables.table import open_table
 from tests.support.brokers import Gateway
 from tests.support.spark_source import publish, wait_for_end
 from tests.support.written_tables import lose_last_commit, payloads, table_at

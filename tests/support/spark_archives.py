@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock.log_core.log import Log
-from penstock.spark.archived_log import ArchivedLog
+from penstock.spark.logs.archived_log import ArchivedLog
+from penstock.spark.logs.planning import View, open_view, plan, selection_of
+from penstock.spark.logs.reading import read_parts
+from penstock.spark.logs.tiering import tier
 from penstock.spark.options import ReadOptions
-from penstock.spark.planning import View, open_view, plan, selection_of
-from penstock.spark.reading import read_parts
-from penstock.spark.tiering import tier
 from tests.support.spark_logs import NOBODY, rewrite, seen
 
 LATER_MS = 1 << 50

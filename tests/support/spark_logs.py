@@ -10,7 +10,7 @@ from typing import Any
 from penstock.log_core.log import Log
 from penstock.log_core.maintenance._seal import Needs
 from penstock.log_core.maintenance.retention import Retention
-from penstock.spark.log_view import LogView
+from penstock.spark.logs.log_view import LogView
 from tests.support.logs import keep_house, settle
 
 NOBODY = (1 << 64) - 1

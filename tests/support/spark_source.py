@@ -9,7 +9,7 @@ import pika
 from paho.mqtt import publish as mqtt
 from paho.mqtt.properties import Properties
 
-from penstock.spark.log_view import LogView
+from penstock.spark.logs.log_view import LogView
 from tests.support.brokers import Gateway
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import DataScan
 
-from penstock.spark.tables import open_table
+from penstock.spark.tables.table import open_table
 
 if TYPE_CHECKING:
     pass

@@ -13,10 +13,10 @@ from pamqp.commands import Basic
 
 from penstock.log_core.batch._batch import AMQP091, EXACTLY_ONCE, MQTT5, PERSISTENT, RETAIN
 from penstock.log_core.log import Log
-from penstock.spark._columns import COLUMN_NAMES, Rows
 from penstock.spark.filters import Wanted
-from penstock.spark.log_view import LogView
-from penstock.spark.reading import Selection, read_parts
+from penstock.spark.logs._columns import COLUMN_NAMES, Rows
+from penstock.spark.logs.log_view import LogView
+from penstock.spark.logs.reading import Selection, read_parts
 from penstock.spark.schema import COLUMNS
 from tests.support.logs import durable_feed, open_log
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.log_core.maintenance._seal import Needs
-from penstock.spark import reading
-from penstock.spark.planning import plan, selection_of
-from penstock.spark.reading import read_parts
+from penstock.spark.logs import reading
+from penstock.spark.logs.planning import plan, selection_of
+from penstock.spark.logs.reading import read_parts
 from tests.support.logs import KIB, durable_feed, fill, keep_house, open_log, settle
 from tests.support.spark_archives import archived, rows, run_tier
 from tests.support.spark_logs import NOBODY

@@ -14,11 +14,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.utils.config import Config
 
-from penstock.spark import table_iceberg
 from penstock.spark.errors import SparkError, SparkOptionError
-from penstock.spark.files import DataFile, write_files
 from penstock.spark.schema import COLUMNS, arrow_schema
-from penstock.spark.table_iceberg import IcebergFormat
+from penstock.spark.tables import iceberg as table_iceberg
+from penstock.spark.tables.files import DataFile, write_files
+from penstock.spark.tables.iceberg import IcebergFormat
 from tests.support.spark_tables import SCHEMA, batch
 
 

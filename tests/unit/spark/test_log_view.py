@@ -13,10 +13,10 @@ from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.files.layout import WAL_HEAD_BYTES, Folder
 from penstock.log_core.log import Log
 from penstock.spark.errors import DataLoss, SparkError
-from penstock.spark.log_view import LogPart, LogView, Part
+from penstock.spark.logs.log_view import LogPart, LogView, Part
+from penstock.spark.logs.planning import advance, ending_position, grouped, plan, starting_position
+from penstock.spark.logs.reading import Selection, read_parts
 from penstock.spark.options import ReadOptions
-from penstock.spark.planning import advance, ending_position, grouped, plan, starting_position
-from penstock.spark.reading import Selection, read_parts
 from tests.support.logs import KIB, Unsynced, append, durable_feed, fill, open_log, settle
 from tests.support.spark_logs import NOBODY, rewrite, seen
 

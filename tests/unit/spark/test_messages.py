@@ -13,9 +13,9 @@ from pamqp.commands import Basic
 
 from penstock.log_core.batch._batch import AMQP091
 from penstock.spark.errors import SparkError, SparkOptionError
-from penstock.spark.log_view import LogView
-from penstock.spark.messages import Envelope, Numbers, encoder, parts
-from penstock.spark.reading import Selection, read_parts
+from penstock.spark.logs.log_view import LogView
+from penstock.spark.logs.reading import Selection, read_parts
+from penstock.spark.publishing.messages import Envelope, Numbers, encoder, parts
 from penstock.spark.schema import COLUMNS, arrow_schema
 from penstock.spark.sink import WriteOptions
 from tests.support.logs import open_log

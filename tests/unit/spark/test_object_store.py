@@ -15,12 +15,12 @@ from deltalake import DeltaTable
 from upath import UPath
 
 from penstock.log_core.log import Log
-from penstock.spark.archive import archive_path
 from penstock.spark.errors import SparkError
-from penstock.spark.files import DataFile, write_files
 from penstock.spark.locations import location_of, opened_parquet
-from penstock.spark.tables import Table, open_table
-from penstock.spark.tiering import tier
+from penstock.spark.logs.archive import archive_path
+from penstock.spark.logs.tiering import tier
+from penstock.spark.tables.files import DataFile, write_files
+from penstock.spark.tables.table import Table, open_table
 from tests.support.logs import KIB, durable_feed, fill, open_log, settle
 from tests.support.spark_archives import LATER_MS, archived, forget, rows
 from tests.support.spark_tables import SCHEMA, batch

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.spark.jobs.plots import Layer, areas, columns
+from penstock.spark.jobs.shared.plots import Layer, areas, columns
 
 START = datetime(2026, 5, 1, 12, 0, 3, tzinfo=UTC)
 

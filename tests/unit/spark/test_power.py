@@ -12,10 +12,10 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 from penstock.spark.errors import SparkError
-from penstock.spark.files import write_files
-from penstock.spark.table_delta import DeltaFormat
-from penstock.spark.table_iceberg import IcebergFormat
-from penstock.spark.tables import open_table
+from penstock.spark.tables.delta import DeltaFormat
+from penstock.spark.tables.files import write_files
+from penstock.spark.tables.iceberg import IcebergFormat
+from penstock.spark.tables.table import open_table
 from tests.support.faults import LoopDisk
 from tests.support.spark_tables import SCHEMA, batch, offsets
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.spark.jobs.progress import Progress, watched
+from penstock.spark.jobs.shared.progress import Progress, watched
 from penstock.spark.reports import Listener, Reporter
 
 

@@ -12,14 +12,14 @@ import pytest
 
 from penstock.cli import main
 from penstock.spark.errors import SparkError
-from penstock.spark.jobs.registry import jobs, registered
+from penstock.spark.jobs.shared.registry import jobs, registered
 from tests.support.brokers import ROOT
 from tests.support.logs import KIB, durable_feed, fill, open_log
 
 SLEEPER = """
 import signal, sys
 from pathlib import Path
-from penstock.spark.jobs.registry import registered
+from penstock.spark.jobs.shared.registry import registered
 with registered("sleeper", "sink", Path(sys.argv[1]), "delta:/t") as job:
     print("ready", flush=True)
     try:

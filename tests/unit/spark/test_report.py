@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.spark.jobs.analytics import _called
-from penstock.spark.jobs.report import Report, _count, write_html
+from penstock.spark.jobs.shared.report import Report, _count, write_html
 
 FIRST = datetime(2026, 5, 1, 23, 59)
 KEY = "eu.order." + "x" * 240

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.spark.errors import SparkError
-from penstock.spark.files import write_files
 from penstock.spark.schema import arrow_schema
-from penstock.spark.table_delta import DeltaFormat
+from penstock.spark.tables.delta import DeltaFormat
+from penstock.spark.tables.files import write_files
 from tests.support.spark_tables import SCHEMA, batch, offsets
 
 

@@ -13,13 +13,13 @@ from penstock.cli import main
 from penstock.log_core.batch._batch import AMQP091, MQTT5
 from penstock.log_core.log import Log
 from penstock.spark.errors import DataLoss, SparkError, SparkOptionError
-from penstock.spark.files import DataFile
+from penstock.spark.logs.planning import plan, selection_of, starting_position
+from penstock.spark.logs.reading import read_parts
+from penstock.spark.logs.tiering import Cold, tier
 from penstock.spark.options import ReadOptions
-from penstock.spark.planning import plan, selection_of, starting_position
-from penstock.spark.reading import read_parts
 from penstock.spark.schema import COLUMNS
-from penstock.spark.table_parquet import ParquetFormat
-from penstock.spark.tiering import Cold, tier
+from penstock.spark.tables.files import DataFile
+from penstock.spark.tables.parquet import ParquetFormat
 from tests.support.logs import KIB, durable_feed, fill, open_log, settle
 from tests.support.spark_archives import LATER_MS, archived, forget, rows, run_tier
 from tests.support.spark_logs import seen

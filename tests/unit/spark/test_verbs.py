@@ -11,12 +11,12 @@ import pytest
 from penstock.cli import main
 from penstock.extras import install
 from penstock.spark.errors import SparkOptionError
-from penstock.spark.files import DataFile
 from penstock.spark.jobs import analytics, doctor, verbs
 from penstock.spark.jobs.verbs import VERBS
 from penstock.spark.schema import arrow_schema
-from penstock.spark.table_parquet import ParquetFormat
-from penstock.spark.tables import open_table
+from penstock.spark.tables.files import DataFile
+from penstock.spark.tables.parquet import ParquetFormat
+from penstock.spark.tables.table import open_table
 from tests.support.logs import open_log
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.spark.archive import Archive
-from penstock.spark.log_view import LogView, Part
-from penstock.spark.storage import Storage
+from penstock.spark.logs.archive import Archive
+from penstock.spark.logs.log_view import LogView, Part
+from penstock.spark.logs.storage import Storage
 
 __all__ = ["ArchivedLog"]
 

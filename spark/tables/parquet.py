@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock.spark.files import PARTITION, DataFile, sync_files
 from penstock.spark.locations import make_folder, write_new
-from penstock.spark.tables import same_columns, with_partition
+from penstock.spark.tables.files import PARTITION, DataFile, sync_files
+from penstock.spark.tables.table import same_columns, with_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.spark.errors import SparkError, SparkOptionError
-from penstock.spark.files import PARTITION, DataFile
 from penstock.spark.locations import is_local, location_of
+from penstock.spark.tables.files import PARTITION, DataFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,9 +66,9 @@ class Table(Protocol):
 
 def open_table(uri: str) -> Table:
     """The table of a URI such as delta:/lake/traffic. Raises SparkOptionError."""
-    from penstock.spark.table_delta import DeltaFormat
-    from penstock.spark.table_iceberg import IcebergFormat
-    from penstock.spark.table_parquet import ParquetFormat
+    from penstock.spark.tables.delta import DeltaFormat
+    from penstock.spark.tables.iceberg import IcebergFormat
+    from penstock.spark.tables.parquet import ParquetFormat
 
     kind, colon, path = uri.partition(":")
     if not colon or kind not in ("delta", "iceberg", "parquet") or not path:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.spark.jobs.plots import Layer, areas, columns
+from penstock.spark.jobs.shared.plots import Layer, areas, columns
 
 __all__ = ["Report", "write_html"]
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.spark.errors import SparkError
-from penstock.spark.files import DataFile, write_files
-from penstock.spark.log_view import LogView, Part
-from penstock.spark.reading import Selection, read_parts, report_loss
+from penstock.spark.logs.log_view import LogView, Part
+from penstock.spark.logs.reading import Selection, read_parts, report_loss
+from penstock.spark.logs.storage import Storage
 from penstock.spark.schema import COLUMNS, arrow_schema
-from penstock.spark.storage import Storage
-from penstock.spark.table_parquet import ParquetFormat
+from penstock.spark.tables.files import DataFile, write_files
+from penstock.spark.tables.parquet import ParquetFormat
 
 __all__ = ["Cold", "Commit", "cold_segments", "tier", "translate"]
 

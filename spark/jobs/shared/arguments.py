@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from penstock.spark.archive import archive_path
 from penstock.spark.errors import SparkOptionError
+from penstock.spark.logs.archive import archive_path
 from penstock.spark.options import parse_duration_s
-from penstock.spark.tables import open_table
+from penstock.spark.tables.table import open_table
 
 __all__ = ["amqp_url", "archive_uri", "duration_s", "log_source", "new_file", "table_uri"]
 
 
 def amqp_url(text: str) -> str:
     """The URL of a gateway that messages are sent to. Raises SparkOptionError."""
-    from penstock.spark.amqp import check_url  # with TLS: who reads needs none of it
+    from penstock.spark.publishing.amqp import check_url  # with TLS: who reads needs none of it
 
     check_url(text)
     return text

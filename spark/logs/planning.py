@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Final
 
 from penstock.log_core.segments.segment import MARK_BYTES
-from penstock.spark.archived_log import ArchivedLog
 from penstock.spark.errors import SparkOptionError
-from penstock.spark.log_view import LogView, Part
+from penstock.spark.logs.archived_log import ArchivedLog
+from penstock.spark.logs.log_view import LogView, Part
+from penstock.spark.logs.reading import Selection, position_at, report_loss
+from penstock.spark.logs.storage import with_retry
 from penstock.spark.options import ReadOptions
-from penstock.spark.reading import Selection, position_at, report_loss
-from penstock.spark.storage import with_retry
 
 __all__ = [
     "View",

@@ -1,6 +1,6 @@
 """Blocks of events in the log to columns in Arrow's layout, a row per event."""
 
-from penstock.spark._columns import Rows
+from penstock.spark.logs._columns import Rows
 
 EVENT_NAMES: tuple[str, ...]
 """The columns of the table `events`, in their order."""

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from penstock.log_core.batch._batch cimport BATCH_HEADER, ENC_EVENTS, EVENTS_LP, RECORD_HEADER, BatchHeader, RecordHeader
-from penstock.spark._columns cimport (
+from penstock.spark.logs._columns cimport (
     Column, Rows, put_bit, put_bytes, put_int, put_long, put_text, put_valid,
 )
 

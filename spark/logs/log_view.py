@@ -33,9 +33,9 @@ from penstock.log_core.files.manifest import CleanMark, Manifest
 from penstock.log_core.recovery.checkpoint import read_checkpoint
 from penstock.log_core.segments.segment import MARK_BYTES, Segment
 from penstock.log_core.state.tables import split_key
-from penstock.spark.archive import Archived
 from penstock.spark.errors import SparkError
-from penstock.spark.storage import SegmentFile, Storage, storage_of
+from penstock.spark.logs.archive import Archived
+from penstock.spark.logs.storage import SegmentFile, Storage, storage_of
 
 __all__ = ["LogPart", "LogView", "Part"]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 from penstock.sdk.errors import ClientError
+from penstock.spark.logs.storage import log_client
 from penstock.spark.options import ReadOptions
-from penstock.spark.storage import log_client
 
 __all__ = ["Lease"]
 

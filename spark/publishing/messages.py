@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.spark._messages import COLUMNS, Encoder
 from penstock.spark.errors import SparkError
+from penstock.spark.publishing._messages import COLUMNS, Encoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.spark._messages import Column
+    from penstock.spark.publishing._messages import Column
 
 __all__ = ["SHARES", "Envelope", "Numbers", "Part", "encoder", "parts"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from penstock.spark.files import PARTITION
-from penstock.spark.jobs.arguments import log_source, table_uri
-from penstock.spark.jobs.common import DATA, choice_of
-from penstock.spark.tables import TABLES, readable_files
+from penstock.spark.jobs.shared.arguments import log_source, table_uri
+from penstock.spark.jobs.shared.common import DATA, choice_of
+from penstock.spark.tables.files import PARTITION
+from penstock.spark.tables.table import TABLES, readable_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from penstock.spark.jobs.arguments import duration_s
+from penstock.spark.jobs.shared.arguments import duration_s
 from penstock.spark.reports import Listener
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.spark.delta_log import make_durable, mend
-from penstock.spark.files import PARTITION, DataFile, sync_files
 from penstock.spark.locations import is_local
 from penstock.spark.schema import SCHEMA_VERSION
-from penstock.spark.tables import same_columns, with_partition
+from penstock.spark.tables.delta_log import make_durable, mend
+from penstock.spark.tables.files import PARTITION, DataFile, sync_files
+from penstock.spark.tables.table import same_columns, with_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,12 +26,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.spark.errors import SparkError
-from penstock.spark.files import DataFile, write_files
+from penstock.spark.logs.reading import read_parts
 from penstock.spark.options import ReadOptions
-from penstock.spark.reading import read_parts
 from penstock.spark.schema import select
 from penstock.spark.source import Task, TrafficStream
-from penstock.spark.tables import open_table
+from penstock.spark.tables.files import DataFile, write_files
+from penstock.spark.tables.table import open_table
 from penstock.spark.worker_heap import spare_imports
 
 if TYPE_CHECKING:

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.log_core.errors import Damage
 from penstock.log_core.files.layout import SALVAGED, SEALED, WAL, WAL_HEAD_BYTES, Head
-from penstock.spark._columns import Rows
-from penstock.spark._events import EVENT_NAMES, EventRows
-from penstock.spark.archive import Archive, Archived, covered, read_archived
-from penstock.spark.archived_log import ArchivedLog
 from penstock.spark.errors import DataLoss
 from penstock.spark.filters import Wanted
-from penstock.spark.log_view import LogPart, LogView, Part
+from penstock.spark.logs._columns import Rows
+from penstock.spark.logs._events import EVENT_NAMES, EventRows
+from penstock.spark.logs.archive import Archive, Archived, covered, read_archived
+from penstock.spark.logs.archived_log import ArchivedLog
+from penstock.spark.logs.log_view import LogPart, LogView, Part
+from penstock.spark.logs.storage import SegmentFile, Storage, storage_of
 from penstock.spark.schema import arrow_schema
-from penstock.spark.storage import SegmentFile, Storage, storage_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

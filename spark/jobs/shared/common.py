@@ -16,12 +16,12 @@ from penstock.argument_parser import Parser
 from penstock.errors import ConfigError, PenstockError
 from penstock.extras import install
 from penstock.spark.errors import SparkError, SparkOptionError, said_by_penstock
-from penstock.spark.jobs.arguments import archive_uri, duration_s, log_source, table_uri
-from penstock.spark.jobs.progress import Progress, add_output, progress_of
-from penstock.spark.jobs.registry import Job, registered
-from penstock.spark.log_view import LogView
+from penstock.spark.jobs.shared.arguments import archive_uri, duration_s, log_source, table_uri
+from penstock.spark.jobs.shared.progress import Progress, add_output, progress_of
+from penstock.spark.jobs.shared.registry import Job, registered
+from penstock.spark.logs.log_view import LogView
 from penstock.spark.options import ReadOptions
-from penstock.spark.tables import TABLES, readable_files
+from penstock.spark.tables.table import TABLES, readable_files
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

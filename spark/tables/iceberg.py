@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.extras import install
 from penstock.spark.errors import SparkError, SparkOptionError
-from penstock.spark.files import DataFile, sync_files, write_files
 from penstock.spark.schema import SCHEMA_VERSION
-from penstock.spark.tables import same_columns
+from penstock.spark.tables.files import DataFile, sync_files, write_files
+from penstock.spark.tables.table import same_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ _LARGE_BYTES: Final = 128 << 20
 _TRIES: Final = 10
 _RETRIES: Final = "commit.retry.num-retries"
 _IO: Final = "py-io-impl"
-_SYNCED: Final = "penstock.spark.iceberg_io.SyncedFileIO"
+_SYNCED: Final = "penstock.spark.tables.iceberg_io.SyncedFileIO"
 """Metadata is on the disk before the catalog names it."""
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, InputPartition, WriterCommitMessage
 
-from penstock.spark._messages import COLUMNS as SENT
 from penstock.spark.errors import SparkError
-from penstock.spark.messages import Numbers
 from penstock.spark.options import ReadOptions
+from penstock.spark.publishing._messages import COLUMNS as SENT
+from penstock.spark.publishing.messages import Numbers
 from penstock.spark.schema import COLUMNS
 from penstock.spark.sink import WriteOptions, publish
 from penstock.spark.source import Task, TrafficReader

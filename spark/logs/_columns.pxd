@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from penstock.log_core.batch._batch cimport BatchHeader, RecordHeader
 from penstock.log_core.batch._blocks cimport Walker
-from penstock.spark._properties cimport ALL_COLUMNS
+from penstock.spark.logs._properties cimport ALL_COLUMNS
 
 
 cdef struct Bytes:

@@ -16,9 +16,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from penstock.spark.errors import SparkError
-from penstock.spark.files import DataFile, write_files
 from penstock.spark.schema import arrow_schema_of
-from penstock.spark.tables import open_table
+from penstock.spark.tables.files import DataFile, write_files
+from penstock.spark.tables.table import open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

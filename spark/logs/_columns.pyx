@@ -22,7 +22,7 @@ from penstock.log_core.batch._batch cimport (
     columns_size,
 )
 from penstock.log_core.batch._blocks cimport Walker
-from penstock.spark._properties cimport (
+from penstock.spark.logs._properties cimport (
     ADDRESS, ALL_COLUMNS, APPEND_TIME, COLUMNS, CORRELATION_ID, EVENT_TIME, EXPIRES_AT, FEEDS, HEADERS,
     HEADER_NAME, HEADER_TYPE, HEADER_VALUE, MESSAGE_ID, OFFSET, PARTITION, PAYLOAD, PAYLOAD_SIZE, PERSISTENT, PRIORITY,
     PROTOCOL, QOS, RETAIN, ROUTING_KEY, USER_ID, VHOST, Properties, Slice, mqtt_property, read_amqp,

@@ -22,8 +22,8 @@ from penstock.spark.schema import arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.spark.reading import Selection
-    from penstock.spark.table_parquet import Commit
+    from penstock.spark.logs.reading import Selection
+    from penstock.spark.tables.parquet import Commit
 
 __all__ = ["Archive", "Archived", "archive_path", "covered", "read_archived"]
 
@@ -56,7 +56,7 @@ class Archive:
     def __init__(self, path: Path, log_id: str) -> None:
         self.path = path
         self.log_id = log_id
-        from penstock.spark.table_parquet import ParquetFormat  # most queries have no archive
+        from penstock.spark.tables.parquet import ParquetFormat  # most queries have no archive
 
         self._table = ParquetFormat(path)
         self._ends: list[int] = []

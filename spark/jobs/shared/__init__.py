@@ -1,0 +1,1 @@
+"""Parts that several jobs have in common: arguments, frames, progress, the registry, reports and plots."""

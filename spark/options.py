@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from penstock.sdk.connection.url import parse_url
 from penstock.sdk.errors import ClientError
-from penstock.sdk.url import parse_url
 from penstock.spark.errors import SparkOptionError
 from penstock.spark.filters import PROTOCOLS, Wanted, amqp_pattern, mqtt_filter
 from penstock.spark.logs.archive import archive_path

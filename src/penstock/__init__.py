@@ -11,7 +11,9 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from penstock.sdk.client import Client, connect
-    from penstock.sdk.consumer import Consumer
+    from penstock.sdk.consuming.consumer import Consumer
+    from penstock.sdk.consuming.reader import Reader
+    from penstock.sdk.consuming.retrying import Retry
     from penstock.sdk.errors import (
         AccessRefused,
         BadBody,
@@ -30,14 +32,12 @@ if TYPE_CHECKING:
         Unroutable,
         WrongContext,
     )
-    from penstock.sdk.half import Group, Question
     from penstock.sdk.message import Message, MessageId
-    from penstock.sdk.outbox import sent
-    from penstock.sdk.producer import Producer
-    from penstock.sdk.reader import Reader
-    from penstock.sdk.retrying import Retry
+    from penstock.sdk.producing.half import Group, Question
+    from penstock.sdk.producing.outbox import sent
+    from penstock.sdk.producing.producer import Producer
     from penstock.sdk.schema import Codec, Schema
-    from penstock.sdk.table import Table
+    from penstock.sdk.tables.table import Table
     from penstock.sdk.tracing import OpenTelemetry
 
 __all__ = [
@@ -79,19 +79,19 @@ __version__ = "0.2.0"
 _MODULES = {
     "Client": "client",
     "connect": "client",
-    "Consumer": "consumer",
-    "Group": "half",
+    "Consumer": "consuming.consumer",
+    "Group": "producing.half",
     "Message": "message",
     "MessageId": "message",
     "OpenTelemetry": "tracing",
-    "Producer": "producer",
-    "Question": "half",
-    "Reader": "reader",
-    "sent": "outbox",
-    "Retry": "retrying",
+    "Producer": "producing.producer",
+    "Question": "producing.half",
+    "Reader": "consuming.reader",
+    "sent": "producing.outbox",
+    "Retry": "consuming.retrying",
     "Codec": "schema",
     "Schema": "schema",
-    "Table": "table",
+    "Table": "tables.table",
 }
 """Where what is not an error is."""
 

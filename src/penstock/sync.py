@@ -27,21 +27,21 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from penstock.sdk import admin as aio_admin
 from penstock.sdk import client as aio
-from penstock.sdk import consumer as aio_consumer
-from penstock.sdk import half as aio_half
-from penstock.sdk import producer as aio_producer
-from penstock.sdk import reader as aio_reader
-from penstock.sdk import retrying as aio_retrying
-from penstock.sdk import table as aio_table
-from penstock.sdk import topics as aio_topics
 from penstock.sdk import transaction as aio_transaction
+from penstock.sdk.connection.loop_affinity import of_parent
+from penstock.sdk.consuming import consumer as aio_consumer
+from penstock.sdk.consuming import reader as aio_reader
+from penstock.sdk.consuming import retrying as aio_retrying
+from penstock.sdk.consuming import topics as aio_topics
+from penstock.sdk.consuming.receiving import Receiving
+from penstock.sdk.consuming.worker_pool import By, answered, given_back, handling
 from penstock.sdk.errors import Closed
-from penstock.sdk.loop_affinity import of_parent
 from penstock.sdk.message import Message, MessageId
-from penstock.sdk.outbox import Row
-from penstock.sdk.outbox import sent as aio_sent
-from penstock.sdk.receiving import Receiving
-from penstock.sdk.worker_pool import By, answered, given_back, handling
+from penstock.sdk.producing import half as aio_half
+from penstock.sdk.producing import producer as aio_producer
+from penstock.sdk.producing.outbox import Row
+from penstock.sdk.producing.outbox import sent as aio_sent
+from penstock.sdk.tables import table as aio_table
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -227,7 +227,7 @@ class Transaction(_Block[aio_transaction.Transaction]):
 
 
 class Half(_Block[aio_half.Half]):
-    """`with producer.prepare(body) as half`: see `penstock.sdk.half.Half`."""
+    """`with producer.prepare(body) as half`: see `penstock.sdk.producing.half.Half`."""
 
     commit = _waits(aio_half.Half.commit)
     rollback = _waits(aio_half.Half.rollback)
@@ -290,7 +290,7 @@ Taking = TypeVar("Taking", bound=Receiving[Any])
 
 
 def sent(producer: Producer[Sent], rows: Iterable[Row[Sent]], *, ahead: int = 1000) -> Iterator[int]:
-    """Send rows in their order; the number of each, once it is kept. See `penstock.sdk.outbox.sent`."""
+    """Send rows in their order; the number of each, once it is kept. See `penstock.sent`."""
     numbers = aio_sent(producer._inner, rows, ahead=ahead)
 
     async def following() -> int | None:
@@ -411,7 +411,7 @@ class Consumer(_Taking[aio_consumer.Consumer[V], V], Generic[V]):
 
 
 class Reader(Consumer[V]):
-    """See `penstock.sdk.reader.Reader`."""
+    """See `penstock.sdk.consuming.reader.Reader`."""
 
     def seek(self, to: Start) -> None:
         """Go on from there. Raises ClientError."""
@@ -423,7 +423,7 @@ class Reader(Consumer[V]):
 
 
 class TopicsConsumer(_Taking[aio_topics.TopicsConsumer[V], V], Generic[V]):
-    """See `penstock.sdk.topics`."""
+    """See `penstock.sdk.consuming.topics`."""
 
     ack = _waits(aio_topics.TopicsConsumer[V].ack)
     nack = _waits(aio_topics.TopicsConsumer[V].nack)
@@ -447,7 +447,7 @@ class RetryingConsumer(_Taking[aio_retrying.RetryingConsumer[V], V], Generic[V])
 
 
 class Table(_Face[aio_table.Table[V]], Mapping[str, V], Generic[V]):
-    """See `penstock.sdk.table.Table`; `with` opens it."""
+    """See `penstock.sdk.tables.table.Table`; `with` opens it."""
 
     refresh = _waits(aio_table.Table[V].refresh)
 
@@ -456,7 +456,7 @@ class Table(_Face[aio_table.Table[V]], Mapping[str, V], Generic[V]):
         return self._inner.message(key)
 
     def saved(self) -> bytes:
-        """Its content now, to go on from; see `penstock.sdk.table.Table.saved`. Raises ClientError."""
+        """Its content now, to go on from; see `penstock.sdk.tables.table.Table.saved`. Raises ClientError."""
 
         async def saved() -> bytes:
             return self._inner.saved()  # in the loop, which changes it

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import penstock
 from bench.cpu import resident_bytes
+from penstock.sdk.connection.link import Link
 from penstock.sdk.errors import ClientError
-from penstock.sdk.link import Link
 from tests.support.brokers import Gateway
 
 GROWTH_BYTES = 1500

@@ -18,7 +18,7 @@ import pytest
 
 import penstock
 from penstock.sdk.errors import ClientError, ConnectionLost
-from penstock.sdk.half import Question
+from penstock.sdk.producing.half import Question
 from tests.support.brokers import Gateway, free_port
 
 pytestmark = [

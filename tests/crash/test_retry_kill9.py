@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.sdk.consuming.retrying import retries_of
 from penstock.sdk.errors import ConnectionLost, StaleDelivery
-from penstock.sdk.retrying import retries_of
 from tests.crash.sdk_work import bodies_of
 from tests.support.brokers import Gateway, free_port
 

@@ -9,7 +9,7 @@ import pytest
 import penstock
 import penstock.sync
 from penstock.sdk.errors import ClientError, ConnectionLost
-from penstock.sdk.half import Question
+from penstock.sdk.producing.half import Question
 from penstock.testing import Gateway
 
 WAIT_S = 60.0

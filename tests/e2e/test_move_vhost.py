@@ -17,7 +17,7 @@ import pytest
 
 import penstock
 from penstock.log_core.files.files import FAILPOINT_STATUS
-from penstock.sdk.half import Question
+from penstock.sdk.producing.half import Question
 from tests.support.brokers import ROOT, BrokerFailed, Gateway, free_port
 from tests.support.hooks import LOCAL, Hooks
 from tests.support.management import Api

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import penstock
-from penstock.sdk.consumer import Consumer
+from penstock.sdk.consuming.consumer import Consumer
 from tests.support.brokers import Gateway, free_port
 from tests.support.data_plane import SERVED, open_client
 

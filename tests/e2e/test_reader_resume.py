@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock.protocols.native.codec import kinds
-from penstock.sdk.link import Link
+from penstock.sdk.connection.link import Link
 from tests.support.brokers import Gateway, free_port
 from tests.support.limits import LIMIT_S
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.sdk.link import Link
+from penstock.sdk.connection.link import Link
 from penstock.testing import Gateway
 
 WAIT_S = 60.0

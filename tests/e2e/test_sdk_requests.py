@@ -229,7 +229,7 @@ async def test_a_lost_connection_fails_requests_and_the_next_ones_are_answered(
 async def test_replies_to_many_requesters_keep_few_producers_open(
     client: penstock.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.sdk.producer_cache._MOST", 3)
+    monkeypatch.setattr("penstock.sdk.producing.producer_cache._MOST", 3)
     names = [f"replies-{n}" for n in range(8)]
     await client.admin.declare_queue("squares")
     for name in names:

@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 import penstock.sync
-from penstock.sdk.topics import TopicsConsumer
+from penstock.sdk.consuming.topics import TopicsConsumer
 from penstock.testing import Gateway
 
 WAIT_S = 60.0

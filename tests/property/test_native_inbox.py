@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.protocols.native.codec import kinds
 from penstock.protocols.native.codec._inbox import Inbox
 from penstock.protocols.native.codec._records import Record
-from penstock.sdk.columns import Batch
+from penstock.sdk.consuming.columns import Batch
 from penstock.sdk.message import Message
 from tests.reference import native_frames as wire
 from tests.support.native_session import PLAIN, Client, World

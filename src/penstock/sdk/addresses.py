@@ -16,7 +16,7 @@ from penstock.sdk.message import MessageId
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from penstock.sdk.link import Link
+    from penstock.sdk.connection.link import Link
 
     Start = str | datetime | timedelta | MessageId
     """Where reading begins: "earliest", "latest", "-1h", a time, so long ago, a message and what follows."""

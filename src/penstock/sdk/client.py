@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.sdk.addresses import of_producer, of_reader, of_subscription, options_of
 from penstock.sdk.checking import pairs
-from penstock.sdk.connecting import Connecting
+from penstock.sdk.connection.connecting import Connecting
 from penstock.sdk.message import MessageId
 
 if TYPE_CHECKING:
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
     from penstock.sdk.addresses import Start
     from penstock.sdk.admin import Admin
-    from penstock.sdk.consumer import Consumer
-    from penstock.sdk.half import Group
+    from penstock.sdk.consuming.consumer import Consumer
+    from penstock.sdk.consuming.reader import Reader
+    from penstock.sdk.consuming.retrying import Retry, RetryingConsumer
+    from penstock.sdk.consuming.topics import TopicsConsumer
     from penstock.sdk.message import Message
-    from penstock.sdk.producer import Producer
-    from penstock.sdk.reader import Reader
+    from penstock.sdk.producing.half import Group
+    from penstock.sdk.producing.producer import Producer
     from penstock.sdk.requesting import Replying, Requesting
-    from penstock.sdk.retrying import Retry, RetryingConsumer
     from penstock.sdk.schema import Codec
-    from penstock.sdk.table import Table
-    from penstock.sdk.topics import TopicsConsumer
+    from penstock.sdk.tables.table import Table
     from penstock.sdk.transaction import Transaction
 
     T = TypeVar("T", default=bytes)
@@ -86,7 +86,7 @@ class Client(Connecting):
             name: Makes it idempotent: what it sends again after a lost connection is kept once, and a newer
                 producer of that name fences it off.
             numbered: With a name: messages are sent with numbers of the program's own, which rise, and each
-                is kept once over restarts of the program, too; see `penstock.sdk.outbox`.
+                is kept once over restarts of the program, too; see `penstock.sdk.producing.outbox`.
             acks: `send` waits for this: "all" the disk, "written" the operating system, "none" nothing.
             linger_ms: How long a batch waits for more; at 0 it has what one turn of the loop brings.
             batch_bytes, batch_messages: The most that a batch holds.
@@ -96,7 +96,7 @@ class Client(Connecting):
             mandatory: A message that no queue and no subscription gets raises Unroutable.
 
         """
-        from penstock.sdk.producer import Producer
+        from penstock.sdk.producing.producer import Producer
         from penstock.sdk.schema import codec_of
 
         return Producer(
@@ -165,7 +165,7 @@ class Client(Connecting):
             max_deliveries, dead_letter: After so many a message goes to the topic `dead_letter`.
 
         """
-        from penstock.sdk.consumer import Consumer
+        from penstock.sdk.consuming.consumer import Consumer
         from penstock.sdk.schema import codec_of
 
         said = {
@@ -216,7 +216,7 @@ class Client(Connecting):
 
         The other arguments are those of `subscribe`.
         """
-        from penstock.sdk.retrying import Retry, RetryingConsumer
+        from penstock.sdk.consuming.retrying import Retry, RetryingConsumer
 
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"retry is a penstock.Retry, not {type(retry).__name__}")
@@ -255,7 +255,7 @@ class Client(Connecting):
         consumer: str | None = None,
     ) -> TopicsConsumer[T]:
         """A consumer of subscriptions of one name to several topics: listed, or all whose names a pattern
-        matches as a whole (`re.compile("orders-.*")`); see `penstock.sdk.topics`.
+        matches as a whole (`re.compile("orders-.*")`); see `penstock.sdk.consuming.topics`.
 
         The other arguments are those of `subscribe`, for each of the topics.
 
@@ -264,7 +264,7 @@ class Client(Connecting):
             look_s: With a pattern: how often new topics are looked for.
 
         """
-        from penstock.sdk.topics import TopicsConsumer
+        from penstock.sdk.consuming.topics import TopicsConsumer
 
         options = {
             "schema": schema,
@@ -298,7 +298,7 @@ class Client(Connecting):
         See `subscribe`. After a lost connection it goes on behind the last message that was given out. What
         was published to an exchange before is there as long as the gateway keeps its traffic.
         """
-        from penstock.sdk.reader import Reader
+        from penstock.sdk.consuming.reader import Reader
         from penstock.sdk.schema import codec_of
 
         opening = of_reader(topic, queue, exchange, routing_key, mqtt_filter, start)
@@ -312,13 +312,13 @@ class Client(Connecting):
         prefetch: int = 1000,
         saved: bytes | None = None,
     ) -> Table[T]:
-        """The last value of each key of a topic, kept up to date; see `penstock.sdk.table`.
+        """The last value of each key of a topic, kept up to date; see `penstock.sdk.tables.table`.
 
         Opening it reads the whole topic (some 2 s of CPU for a million messages), unless it goes on from what
         another table had `saved`.
         """
         from penstock.sdk.schema import codec_of
-        from penstock.sdk.table import Table
+        from penstock.sdk.tables.table import Table
 
         return Table(self, topic, codec_of(schema), prefetch, saved)
 

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.native.codec import kinds
+from penstock.sdk.connection.url import parse_url
 from penstock.sdk.errors import ClientError, ConnectionLost, Refused, from_wire
-from penstock.sdk.url import parse_url
 
 __all__ = ["READ_MAX", "LogClient", "LogListing"]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
-    from penstock.sdk.consumer import Source
+    from penstock.sdk.consuming.consumer import Source
 
     T = TypeVar("T", default=bytes)
 else:

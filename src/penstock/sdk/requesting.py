@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.sdk.addresses import Opening
 from penstock.sdk.checking import FOREVER_S, number
-from penstock.sdk.consumer import Consumer
+from penstock.sdk.consuming.consumer import Consumer
 from penstock.sdk.errors import ClientError, ConnectionLost, NoReply
-from penstock.sdk.producer_cache import ProducerCache
+from penstock.sdk.producing.producer_cache import ProducerCache
 
 if TYPE_CHECKING:
     from penstock.sdk.client import Client
-    from penstock.sdk.link import Link
+    from penstock.sdk.connection.link import Link
     from penstock.sdk.message import Message
 
 __all__ = ["Replying", "Requesting"]

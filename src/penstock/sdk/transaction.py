@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.protocols.native.codec import kinds
 from penstock.protocols.native.codec._records import encode_records
-from penstock.sdk.consumer import Consumer
+from penstock.sdk.consuming.consumer import Consumer
+from penstock.sdk.consuming.ranges import joined, packed
 from penstock.sdk.errors import ClientError
 from penstock.sdk.message import Message
-from penstock.sdk.producer import Producer
-from penstock.sdk.ranges import joined, packed
+from penstock.sdk.producing.producer import Producer
 
 if TYPE_CHECKING:
     from types import TracebackType

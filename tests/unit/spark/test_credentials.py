@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.sdk.url import parse_url
+from penstock.sdk.connection.url import parse_url
 from penstock.spark.credentials import with_password, without_password
 from penstock.spark.errors import SparkError, SparkOptionError
 from penstock.spark.sink import WriteOptions

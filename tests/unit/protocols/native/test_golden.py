@@ -12,8 +12,8 @@ from penstock.protocols.native.codec._gathering import Gathering
 from penstock.protocols.native.codec._inbox import Inbox
 from penstock.protocols.native.codec._records import encode_records
 from penstock.protocols.native.codec.packing import unpack
-from penstock.sdk.half import Question
 from penstock.sdk.message import Message, properties_block
+from penstock.sdk.producing.half import Question
 from tests.reference import native_frames as wire
 from tests.support.native_golden import FRAMES
 from tests.support.native_session import PLAIN, Client, World

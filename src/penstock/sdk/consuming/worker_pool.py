@@ -25,8 +25,8 @@ from penstock.sdk.errors import ClientError, Closed, ConnectionLost, NotFound, S
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from penstock.sdk.consuming.receiving import Receiving
     from penstock.sdk.message import Message
-    from penstock.sdk.receiving import Receiving
 
 __all__ = ["By", "Handler", "Processing", "WorkerPool", "answered", "given_back", "handling", "responder"]
 

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from penstock.protocols.native.codec import kinds
+from penstock.sdk.connection.url import Target
 from penstock.sdk.errors import ClientError, ConnectionLost, from_wire, too_large
-from penstock.sdk.url import Target
 
 __all__ = ["Link", "Receiver", "open_link"]
 

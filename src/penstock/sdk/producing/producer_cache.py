@@ -14,7 +14,7 @@ from penstock.sdk.errors import ClientError
 
 if TYPE_CHECKING:
     from penstock.sdk.message import MessageId
-    from penstock.sdk.producer import Producer
+    from penstock.sdk.producing.producer import Producer
 
 __all__ = ["ProducerCache"]
 

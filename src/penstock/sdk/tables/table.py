@@ -17,9 +17,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from penstock.sdk.addresses import of_reader
-from penstock.sdk.consumer import Consumer
+from penstock.sdk.consuming.consumer import Consumer
 from penstock.sdk.errors import ClientError, Closed
-from penstock.sdk.saved_table import packed, unpacked
+from penstock.sdk.tables.saved_table import packed, unpacked
 
 if TYPE_CHECKING:
     from types import TracebackType

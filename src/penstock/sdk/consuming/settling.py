@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.native.codec import kinds
 from penstock.sdk.checking import number
-from penstock.sdk.columns import Batch
+from penstock.sdk.consuming.columns import Batch
+from penstock.sdk.consuming.ranges import RANGE, joined, packed
+from penstock.sdk.consuming.receiving import Receiving
+from penstock.sdk.consuming.worker_pool import Processing
 from penstock.sdk.errors import ClientError, StaleDelivery
 from penstock.sdk.message import Message
-from penstock.sdk.ranges import RANGE, joined, packed
-from penstock.sdk.receiving import Receiving
-from penstock.sdk.worker_pool import Processing
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from penstock.sdk.addresses import Opening
     from penstock.sdk.client import Client
-    from penstock.sdk.consumer import Source
-    from penstock.sdk.link import Link
+    from penstock.sdk.connection.link import Link
+    from penstock.sdk.consuming.consumer import Source
 
     T = TypeVar("T", default=bytes)
 else:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.sdk.checking import FOREVER_S, number
-from penstock.sdk.combined import CombinedConsumer
+from penstock.sdk.consuming.combined import CombinedConsumer
 from penstock.sdk.errors import ClientError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from penstock.sdk.addresses import Start
     from penstock.sdk.client import Client
-    from penstock.sdk.consumer import Consumer
+    from penstock.sdk.consuming.consumer import Consumer
     from penstock.sdk.message import Message
 
     T = TypeVar("T", default=bytes)

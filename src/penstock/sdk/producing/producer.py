@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from penstock.protocols.native.codec import kinds
 from penstock.protocols.native.codec._gathering import MESSAGE_BYTES, Gathering
 from penstock.sdk.checking import FOREVER_S, number, text, whole
-from penstock.sdk.composing import Composer, delay_name, due_ms
 from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost, Fenced, Unroutable, too_large
 from penstock.sdk.message import PLAIN, MessageId
-from penstock.sdk.send_window import SendWindow
-from penstock.sdk.unconfirmed import Unconfirmed
+from penstock.sdk.producing.composing import Composer, delay_name, due_ms
+from penstock.sdk.producing.send_window import SendWindow
+from penstock.sdk.producing.unconfirmed import Unconfirmed
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from penstock.protocols.native.codec._gathering import Pending
     from penstock.sdk.client import Client
-    from penstock.sdk.half import Answering, Group, Half
-    from penstock.sdk.link import Link
+    from penstock.sdk.connection.link import Link
+    from penstock.sdk.producing.half import Answering, Group, Half
     from penstock.sdk.schema import Codec
     from penstock.sdk.transaction import Transaction
 
@@ -99,7 +99,7 @@ class Producer(Generic[T]):
         }
         self._answering: Answering | None = None
         if group is not None:
-            from penstock.sdk.half import Answering
+            from penstock.sdk.producing.half import Answering
 
             self._answering = Answering(client, group.check)
         self._linger_s = linger_ms / 1000
@@ -370,7 +370,7 @@ class Producer(Generic[T]):
                 "a producer without a group cannot prepare messages",
                 remedy="say who answers for them: group=Group(...)",
             )
-        from penstock.sdk.half import prepared
+        from penstock.sdk.producing.half import prepared
 
         data, block = self._composer.message(body, key, headers, ttl_s, True, properties)
         return await prepared(self.client, self.handle, data, block)

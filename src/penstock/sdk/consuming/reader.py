@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.sdk.addresses import start_of
-from penstock.sdk.consumer import Consumer
+from penstock.sdk.consuming.consumer import Consumer
 from penstock.sdk.errors import ClientError, ConnectionLost
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from penstock.sdk.addresses import Opening, Start
-    from penstock.sdk.link import Link
+    from penstock.sdk.connection.link import Link
 
     T = TypeVar("T", default=bytes)
 else:

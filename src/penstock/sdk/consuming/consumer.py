@@ -18,10 +18,10 @@ from penstock.protocols.native.codec import kinds
 from penstock.protocols.native.codec._inbox import Inbox
 from penstock.sdk.addresses import start_of
 from penstock.sdk.checking import number, whole
-from penstock.sdk.columns import Batch
+from penstock.sdk.consuming.columns import Batch
+from penstock.sdk.consuming.settling import DELAY_MAX_S, Settling
 from penstock.sdk.errors import ClientError, Closed, NotFound
 from penstock.sdk.message import Message
-from penstock.sdk.settling import DELAY_MAX_S, Settling
 
 if TYPE_CHECKING:
     from typing import Self
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from penstock.sdk.addresses import Opening, Start
     from penstock.sdk.client import Client
-    from penstock.sdk.link import Link
+    from penstock.sdk.connection.link import Link
     from penstock.sdk.schema import Codec
 
     T = TypeVar("T", default=bytes)

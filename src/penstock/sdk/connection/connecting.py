@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from penstock.protocols.native.codec._inbox import Inbox
 from penstock.sdk.checking import FOREVER_S, number
+from penstock.sdk.connection.link import Link, Receiver, open_link
+from penstock.sdk.connection.loop_affinity import LoopAffinity
+from penstock.sdk.connection.url import Target, parse_url
 from penstock.sdk.errors import ClientError, Closed, ConnectionLost, LoginRefused
-from penstock.sdk.link import Link, Receiver, open_link
-from penstock.sdk.loop_affinity import LoopAffinity
-from penstock.sdk.url import Target, parse_url
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -16,8 +16,8 @@ from penstock.sdk.errors import ClientError, Fenced, from_wire
 
 if TYPE_CHECKING:
     from penstock.protocols.native.codec._gathering import Gathering, Pending
-    from penstock.sdk.link import Link
-    from penstock.sdk.send_window import SendWindow
+    from penstock.sdk.connection.link import Link
+    from penstock.sdk.producing.send_window import SendWindow
 
 __all__ = ["Unconfirmed"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from penstock.protocols.native.codec._inbox import Columns
-    from penstock.sdk.consumer import Source
+    from penstock.sdk.consuming.consumer import Source
 
     T = TypeVar("T", default=bytes)
 else:

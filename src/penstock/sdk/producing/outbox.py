@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from penstock.sdk.message import MessageId
-    from penstock.sdk.producer import Producer
+    from penstock.sdk.producing.producer import Producer
 
 __all__ = ["sent"]
 

@@ -17,7 +17,7 @@ from penstock.protocols.native.codec._inbox import Inbox
 from penstock.sdk.message import Message
 
 if TYPE_CHECKING:
-    from penstock.sdk.consumer import Source
+    from penstock.sdk.consuming.consumer import Source
 
 __all__ = ["SavedTable", "packed", "unpacked"]
 

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, overload
 
+from penstock.sdk.consuming.receiving import Receiving
 from penstock.sdk.errors import Closed
 from penstock.sdk.message import Message
-from penstock.sdk.receiving import Receiving
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from penstock.sdk.consumer import Consumer
+    from penstock.sdk.consuming.consumer import Consumer
 
     T = TypeVar("T", default=bytes)
 else:

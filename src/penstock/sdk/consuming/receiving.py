@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Generic, overload
 
+from penstock.sdk.consuming.worker_pool import By, Handler, WorkerPool, responder
 from penstock.sdk.errors import Closed
 from penstock.sdk.message import Message
-from penstock.sdk.worker_pool import By, Handler, WorkerPool, responder
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.lazy_dataclass import dataclass
 from penstock.sdk.checking import FOREVER_S, number, whole
-from penstock.sdk.combined import CombinedConsumer
+from penstock.sdk.consuming.combined import CombinedConsumer
 from penstock.sdk.message import REPLY_TO, Message, is_reserved
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from penstock.sdk.addresses import Start
     from penstock.sdk.client import Client
-    from penstock.sdk.consumer import Consumer
-    from penstock.sdk.producer import Producer
+    from penstock.sdk.consuming.consumer import Consumer
+    from penstock.sdk.producing.producer import Producer
 
     T = TypeVar("T", default=bytes)
 else:

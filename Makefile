@@ -202,11 +202,11 @@ spark-kills: $(STAMPS)/extras kernels  ## kill executors, workers, drivers and t
 
 .PHONY: fuzz
 fuzz: $(STAMPS)/extras kernels  ## search for inputs that break the kernels, longer than the test suite does
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q --timeout 7200 tests/property tests/e2e/test_sharing.py $(ARGS)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q --timeout 7200 tests/property tests/e2e/across/test_sharing.py $(ARGS)
 
 .PHONY: fuzz-http
 fuzz-http: $(STAMPS)/extras kernels  ## sends 5,000 requests that the OpenAPI documents allow, and fails if one is a fault or refused without a word
-	OPENAPI_EXAMPLES=40 $(BIN)/python -m pytest -q --timeout 7200 tests/e2e/test_openapi.py tests/e2e/test_management_openapi.py $(ARGS)
+	OPENAPI_EXAMPLES=40 $(BIN)/python -m pytest -q --timeout 7200 tests/e2e/http/test_openapi.py tests/e2e/management/test_management_openapi.py $(ARGS)
 
 ## Maintain
 

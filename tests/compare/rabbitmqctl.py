@@ -1,7 +1,7 @@
 """`python -m tests.compare.rabbitmqctl`: whether Debian's rabbitmqctl still prints what is recorded of it.
 
-Each verb starts an Erlang machine, so tests/e2e/test_cli.py compares penstock with the record. With --write
-the record is made anew; its verbs are written there by hand.
+Each verb starts an Erlang machine, so tests/e2e/cli/test_cli.py compares penstock with the record. With
+--write the record is made anew; its verbs are written there by hand.
 """
 
 from __future__ import annotations

@@ -17,33 +17,35 @@ from tests.docs.pages import ROOT
 
 FOLDERS = ("src/penstock", "protocols", "router", "subscriptions", "log_core", "spark")
 
-REMEDIES = "tests/e2e/test_remedies.py"
-DOCTOR = "tests/e2e/test_cli_messages.py::test_every_command_that_doctor_recommends_works_and_loses_nothing"
-PAGES_RUN = "tests/e2e/test_documented_commands.py"
+REMEDIES = "tests/e2e/cli/test_remedies.py"
+DOCTOR = (
+    "tests/e2e/cli/test_cli_messages.py::test_every_command_that_doctor_recommends_works_and_loses_nothing"
+)
+PAGES_RUN = "tests/e2e/docs/test_documented_commands.py"
 CLUSTER = "tests/cluster/test_cluster.py"
 
 RUN = {
-    "audit verify": "tests/e2e/test_audit.py::test_the_command_shows_and_verifies_it",
+    "audit verify": "tests/e2e/management/test_audit.py::test_the_command_shows_and_verifies_it",
     "cluster rebuild": CLUSTER,
     "cluster status": CLUSTER,
-    "completion bash": "tests/e2e/test_completion.py",
+    "completion bash": "tests/e2e/cli/test_completion.py",
     "config reference": PAGES_RUN,
     "config schema": PAGES_RUN,
     "config show": PAGES_RUN,
     "exchanges bind": f"{REMEDIES}::test_a_message_that_no_queue_gets_has_the_binding_as_remedy",
     "exchanges bindings": f"{REMEDIES}::test_a_binding_that_is_not_there_has_the_list_as_remedy",
-    "log move": "tests/e2e/test_move_vhost.py",
-    "log repair": "tests/e2e/test_log_commands.py",
+    "log move": "tests/e2e/gateway/test_move_vhost.py",
+    "log repair": "tests/e2e/cli/test_log_commands.py",
     "log stats": "tests/unit/log_tools/test_dump.py::test_a_queue_that_is_not_there_is_said",
     "log verify": "tests/unit/log_tools/test_backup.py::test_a_damaged_log_is_not_backed_up",
-    "migrate mosquitto --apply": "tests/e2e/test_migrate_mosquitto.py",
+    "migrate mosquitto --apply": "tests/e2e/links/test_migrate_mosquitto.py",
     "queues show": DOCTOR,
     "rabbitmqctl": f"{REMEDIES}::test_a_wrong_word_has_help_as_remedy",
-    "serve": "tests/e2e/test_serve.py",
+    "serve": "tests/e2e/gateway/test_serve.py",
     "spark": "tests/spark/test_pages.py",
     "subs show": DOCTOR,
     "tail --topic": f"{REMEDIES}::test_a_topic_that_is_pulled_as_a_queue_is_read_by_the_remedy",
-    "top": "tests/e2e/test_cli_terminal.py::test_top_fills_the_terminal_until_it_is_interrupted",
+    "top": "tests/e2e/cli/test_cli_terminal.py::test_top_fills_the_terminal_until_it_is_interrupted",
     "users create": f"{REMEDIES}::test_a_user_without_rights_gets_them_by_the_remedies",
     "users grant": f"{REMEDIES}::test_a_user_without_rights_gets_them_by_the_remedies",
     "users permissions": f"{REMEDIES}::test_a_user_without_rights_gets_them_by_the_remedies",

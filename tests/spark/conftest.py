@@ -1,6 +1,6 @@
 """Tests with a Spark session: one for all of them, so they run in one process of their own.
 
-`tests/e2e/test_spark.py` starts that process; to work on them: `python -m pytest tests/spark`.
+`tests/e2e/spark/test_spark.py` starts that process; to work on them: `python -m pytest tests/spark`.
 """
 
 from __future__ import annotations

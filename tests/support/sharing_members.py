@@ -18,7 +18,7 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 
 import penstock
 from penstock.testing import Gateway
-from tests.e2e.mqtt_clients import Client as MqttClient
+from tests.e2e.mqtt.mqtt_clients import Client as MqttClient
 from tests.support.limits import LIMIT_S
 from tests.support.sharing import Ledger
 

@@ -1,7 +1,7 @@
 """Sentences of AMQP 1.0 part 2 (transport) that bind a container with queues, by their sections.
 
-Sentences that have their test elsewhere: 2.2 and 2.4.1 in tests/e2e/test_amqp10_hostile.py, 2.3 in
-test_codec.py, 2.4.5 in tests/e2e/test_amqp10_tls.py, windows, credit and handles in test_links.py.
+Sentences that have their test elsewhere: 2.2 and 2.4.1 in tests/e2e/amqp10/test_amqp10_hostile.py, 2.3 in
+test_codec.py, 2.4.5 in tests/e2e/amqp10/test_amqp10_tls.py, windows, credit and handles in test_links.py.
 """
 
 from __future__ import annotations

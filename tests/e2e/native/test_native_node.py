@@ -10,7 +10,7 @@ import pytest
 
 from penstock.testing import Gateway
 
-CLIENT = Path(__file__).parent / "node" / "native.js"
+CLIENT = Path(__file__).parents[1] / "node" / "native.js"
 
 
 def test_a_client_in_javascript_publishes_and_consumes() -> None:

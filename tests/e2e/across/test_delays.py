@@ -7,7 +7,7 @@ import time
 import pika
 import pytest
 
-from tests.e2e.mqtt_clients import connected
+from tests.e2e.mqtt.mqtt_clients import connected
 from tests.support.brokers import Broker
 from tests.support.limits import LIMIT_S
 

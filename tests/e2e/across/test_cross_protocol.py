@@ -10,7 +10,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.e2e.mqtt_clients import connected
+from tests.e2e.mqtt.mqtt_clients import connected
 from tests.support.limits import LIMIT_S
 
 both_versions = pytest.mark.parametrize("version", [4, 5], ids=["v3.1.1", "v5"])

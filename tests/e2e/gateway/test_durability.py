@@ -12,7 +12,7 @@ import pika.exceptions
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.e2e.mqtt_clients import Client, connected
+from tests.e2e.mqtt.mqtt_clients import Client, connected
 from tests.support.brokers import Broker
 from tests.support.limits import LIMIT_S
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.e2e.mqtt_clients import Client, connected
+from tests.e2e.mqtt.mqtt_clients import Client, connected
 from tests.support.mosquitto_clients import received, subscriber
 from tests.support.node_programs import mqtt_js
 from tests.support.node_programs import packages as packages

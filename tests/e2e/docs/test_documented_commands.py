@@ -29,12 +29,12 @@ from tests.support.management import SETTINGS
 pytestmark = pytest.mark.penstock_only("this is about the command penstock")
 
 ELSEWHERE = {
-    r"serve.*": "tests/e2e/test_serve.py",
-    r"vhosts create NAME --worker 1": "tests/e2e/test_workers.py",
+    r"serve.*": "tests/e2e/gateway/test_serve.py",
+    r"vhosts create NAME --worker 1": "tests/e2e/gateway/test_workers.py",
     r"spark doctor .*": "tests/spark/test_pages.py",
     r"cluster (status|handover|rebuild).*": "tests/cluster/test_cluster.py",
-    r"migrate mosquitto mosquitto.*": "tests/e2e/test_migrate_mosquitto.py",
-    r"migrate rabbitmq http.*": "tests/e2e/test_migrate_rabbitmq.py",
+    r"migrate mosquitto mosquitto.*": "tests/e2e/links/test_migrate_mosquitto.py",
+    r"migrate rabbitmq http.*": "tests/e2e/links/test_migrate_rabbitmq.py",
     r"spark (analytics|dedup|dlq|replay|sink|telemetry|tier|stop) .*": "tests/spark/test_pages.py",
 }
 """Command lines, as patterns -> the test that runs them as the pages have them: it reads them there."""

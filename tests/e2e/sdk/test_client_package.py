@@ -16,7 +16,7 @@ from tests.support.limits import LIMIT_S
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own client")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MORE = """
 with penstock.sync.connect(sys.argv[1]) as client:
     with client.producer("prices") as producer:

@@ -19,7 +19,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.e2e.mqtt_clients import Client, connected
+from tests.e2e.mqtt.mqtt_clients import Client, connected
 from tests.reference import mqtt_frames as f
 from tests.support.limits import LIMIT_S
 from tests.support.mqtt_wire import Wire

@@ -20,7 +20,7 @@ from tests.support.limits import LIMIT_S
 
 pytestmark = pytest.mark.penstock_only("this is about penstock as a service")
 
-UNIT = Path(__file__).parents[2] / "deploy/systemd/penstock.service"
+UNIT = Path(__file__).parents[3] / "deploy/systemd/penstock.service"
 WATCHDOG_USEC = 400_000
 
 

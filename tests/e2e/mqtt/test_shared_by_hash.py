@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.mqtt_clients import Client, connected
+from tests.e2e.mqtt.mqtt_clients import Client, connected
 from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S
 from tests.support.mosquitto_clients import command, received, subscriber

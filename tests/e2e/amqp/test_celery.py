@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from celery import Celery, group
 
-from tests.e2e import celery_tasks
+from tests.e2e.amqp import celery_tasks
 from tests.support.brokers import ROOT
 from tests.support.limits import LIMIT_S
 
@@ -34,7 +34,7 @@ def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     log = tmp_path_factory.mktemp("celery") / "worker.log"
     celery_tasks.app.conf.update(broker_url=url, task_default_queue="celery-tests")
     environment = {**os.environ, "PENSTOCK_TEST_URL": url, "PENSTOCK_TEST_QUEUE": "celery-tests"}
-    words = [sys.executable, "-m", "celery", "-A", "tests.e2e.celery_tasks", "worker"]
+    words = [sys.executable, "-m", "celery", "-A", "tests.e2e.amqp.celery_tasks", "worker"]
     words += ["--pool=solo", "--loglevel=INFO", "-n", "tests@localhost"]
     with log.open("wb") as out:
         worker = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT)

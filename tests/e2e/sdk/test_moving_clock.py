@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 from penstock.testing import Gateway
-from tests.e2e.mqtt_clients import connected
+from tests.e2e.mqtt.mqtt_clients import connected
 
 WAIT_S = 60.0
 HOUR_S = 3600.0

@@ -50,7 +50,7 @@ class Counted(Gateway):
 
     def environment(self) -> dict[str, str]:
         inherited = dict(super().environment())
-        root = str(Path(__file__).parents[2])
+        root = str(Path(__file__).parents[3])
         return {**inherited, "PYTHONPATH": f"{inherited['PYTHONPATH']}:{root}"}
 
     def begin(self) -> None:

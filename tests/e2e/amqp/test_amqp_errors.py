@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from pamqp.commands import Exchange, Queue
 
-from tests.e2e.mistakes import MISTAKES, make
-from tests.e2e.raw_mistakes import RAW_MISTAKES, make_raw
+from tests.e2e.amqp.mistakes import MISTAKES, make
+from tests.e2e.amqp.raw_mistakes import RAW_MISTAKES, make_raw
 from tests.support.amqp_client import Closed, Connection
 from tests.support.limits import LIMIT_S
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "amqp-errors.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "amqp-errors.json").read_text())
 
 
 def expected(name: str, broker_name: str) -> dict[str, object]:

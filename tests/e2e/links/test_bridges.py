@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from penstock.cli import main
-from tests.e2e.test_mosquitto_bridge import Client
+from tests.e2e.mqtt.test_mosquitto_bridge import Client
 from tests.support.brokers import Gateway, Mosquitto, free_port
 from tests.support.data_plane import until
 from tests.support.limits import LIMIT_S

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from bench.load_mqtt import packet, utf8
-from tests.e2e.mqtt_clients import Client, connected
+from tests.e2e.mqtt.mqtt_clients import Client, connected
 from tests.support.limits import LIMIT_S
 
 both_versions = pytest.mark.parametrize("version", [4, 5], ids=["v3.1.1", "v5"])

@@ -15,7 +15,7 @@ from paho.mqtt.properties import Properties
 
 import penstock
 from penstock.sdk.errors import ClientError
-from tests.e2e.mqtt_clients import connected
+from tests.e2e.mqtt.mqtt_clients import connected
 from tests.support.brokers import Gateway, free_port
 from tests.support.data_plane import SERVED, open_client
 from tests.support.limits import LIMIT_S

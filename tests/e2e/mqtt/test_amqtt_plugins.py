@@ -12,7 +12,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from pwdlib import PasswordHash
 from pwdlib.hashers.argon2 import Argon2Hasher
 
-from tests.e2e.mqtt_clients import Client, connected
+from tests.e2e.mqtt.mqtt_clients import Client, connected
 from tests.support.brokers import BrokerFailed, Gateway
 from tests.support.management import SETTINGS, Api
 

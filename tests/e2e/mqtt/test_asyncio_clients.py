@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.e2e.mqtt_drivers import DATA, DRIVERS, EACH, REPLY, TYPE, USER, Driver, Options
+from tests.e2e.mqtt.mqtt_drivers import DATA, DRIVERS, EACH, REPLY, TYPE, USER, Driver, Options
 from tests.support.limits import LIMIT_S
 
 each_client = pytest.mark.parametrize(("name", "version"), EACH, ids=[f"{n}-{v}" for n, v in EACH])

@@ -17,7 +17,7 @@ import pytest
 
 import penstock
 from penstock.testing import Gateway
-from tests.e2e.mqtt_clients import connected
+from tests.e2e.mqtt.mqtt_clients import connected
 from tests.support.examples import histories
 from tests.support.limits import LIMIT_S
 from tests.support.sharing import KEYS, Ledger, gives_back, key_of

@@ -1,0 +1,1 @@
+"""Behaviour that is the same by every protocol, and messages that cross protocols."""

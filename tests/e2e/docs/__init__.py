@@ -1,0 +1,1 @@
+"""The programs and commands of the pages, run as they stand there."""

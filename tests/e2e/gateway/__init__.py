@@ -1,0 +1,1 @@
+"""The gateway as a process: starts, stops, listeners, workers, logins, loads."""

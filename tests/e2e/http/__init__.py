@@ -1,0 +1,1 @@
+"""HTTP: publish, pull, tails, WebSocket, webhooks, and requests of other sites."""

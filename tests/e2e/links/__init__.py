@@ -1,0 +1,1 @@
+"""Bridges, shovels, federation and migrations, with real brokers on the other side."""

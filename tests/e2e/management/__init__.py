@@ -1,0 +1,1 @@
+"""The management API, metrics, the audit trail and events, as their tools read them."""

@@ -1,0 +1,1 @@
+"""MQTT by unmodified clients: paho, aiomqtt, MQTT.js, Mosquitto's own."""

@@ -1,0 +1,1 @@
+"""The native protocol by clients that were written from its page alone."""

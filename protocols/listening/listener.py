@@ -28,11 +28,11 @@ from penstock.logs import fields
 from penstock.protocols.listening.proxy import ProxyError, read_header
 from penstock.protocols.listening.websocket_rules import WebSocketRules
 from penstock.protocols.net._socket import SocketTransport, accept
-from penstock.protocols.net.admission import MAX_CONNECTIONS
+from penstock.protocols.net.admitting.admission import MAX_CONNECTIONS
+from penstock.protocols.net.admitting.login_timeout import LATE_S
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext
 from penstock.protocols.net.connection_info import Totals
-from penstock.protocols.net.login_timeout import LATE_S
 from penstock.protocols.net.tcp import do_not_pace
 from penstock.protocols.tls.contexts import Layer
 from penstock.protocols.tls.transport import TlsTransport

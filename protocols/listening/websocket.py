@@ -33,7 +33,7 @@ from websockets.typing import Subprotocol
 
 from penstock.protocols.listening._unframe import PacketFramer, Unframer, frame_header
 from penstock.protocols.listening.websocket_rules import WebSocketRules
-from penstock.protocols.net.browser import own_host, same_origin
+from penstock.protocols.net.admitting.browser import own_host, same_origin
 from penstock.protocols.net.connection import Connection
 
 __all__ = ["WebSocketTransport"]

@@ -49,7 +49,7 @@ from penstock.log_core.errors import LogFailed
 from penstock.logs import event, fields
 from penstock.protocols.net._socket import SocketTransport
 from penstock.protocols.net._stream import ARENA, Stream
-from penstock.protocols.net.addresses import is_loopback
+from penstock.protocols.net.admitting.addresses import is_loopback
 from penstock.protocols.net.connection_context import ConnectionContext
 from penstock.protocols.net.connection_info import ConnectionInfo, Totals
 from penstock.protocols.net.relay import Relay

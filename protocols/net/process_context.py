@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from penstock.lazy_dataclass import dataclass
-from penstock.protocols.net.admission import Admission
+from penstock.protocols.net.admitting.admission import Admission
 from penstock.protocols.net.buffers import Buffers
 from penstock.protocols.net.open_socket import OpenSocket
 from penstock.protocols.tls.contexts import Tls

@@ -6,7 +6,7 @@ import contextlib
 import socket
 from typing import Final
 
-from penstock.protocols.net.addresses import is_loopback
+from penstock.protocols.net.admitting.addresses import is_loopback
 
 __all__ = ["do_not_pace"]
 

@@ -174,7 +174,7 @@ class Gateway:
         import uvloop
 
         from penstock.config import load
-        from penstock.server import open_log, open_tls
+        from penstock.gateway.server import open_log, open_tls
 
         try:
             listen = {"amqp": 0, "mqtt": 0, "http": 0, "native": port}
@@ -197,7 +197,7 @@ class Gateway:
             self._ready.set()
 
     async def _serve(self, config: Config, log: Log, tls: Tls | None) -> None:
-        from penstock.server import running
+        from penstock.gateway.server import running
 
         self._loop = asyncio.get_running_loop()
         self._log = log

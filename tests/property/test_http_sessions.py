@@ -8,8 +8,8 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.http.server.h1 import H1Session
-from penstock.protocols.http.server.h2 import PREFACE, H2Session
+from penstock.protocols.http.server.wire.h1 import H1Session
+from penstock.protocols.http.server.wire.h2 import PREFACE, H2Session
 from tests.support.http_session import Host
 
 LINES = st.sampled_from(

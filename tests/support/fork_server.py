@@ -76,8 +76,8 @@ if __name__ == "__main__":
     from hashes import keep_hashes  # beside this script
 
     del sys.path[0]
-    from penstock import server  # noqa: F401  # with all that it imports
     from penstock.cli import main
+    from penstock.gateway import server  # noqa: F401  # with all that it imports
 
     keep_hashes()
     gc.collect()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.protocols.http.server.h1 import H1Session
-from penstock.protocols.http.server.h2 import H2Session
 from penstock.protocols.http.server.messages import HttpError, Request, Response
+from penstock.protocols.http.server.wire.h1 import H1Session
+from penstock.protocols.http.server.wire.h2 import H2Session
 from penstock.protocols.net.outbuffer import OutBuffer
 
 

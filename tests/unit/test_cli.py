@@ -23,9 +23,9 @@ from penstock.log_core.options import LogOptions
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
-    """Stands in for the gateway: `penstock.server.serve` notes the configuration it is called with."""
+    """Stands in for the gateway: `gateway.server.serve` notes the configuration it is called with."""
     configs: list[Config] = []
-    stand_in = ModuleType("penstock.server")
+    stand_in = ModuleType("penstock.gateway.server")
 
     def serve(config: Config, load: object = None) -> int:
         configs.append(config)
@@ -34,9 +34,9 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
         return 0
 
     stand_in.__dict__["serve"] = serve
-    monkeypatch.setitem(sys.modules, "penstock.server", stand_in)
+    monkeypatch.setitem(sys.modules, "penstock.gateway.server", stand_in)
     # Another gateway of this machine may have the default addresses.
-    monkeypatch.setattr("penstock.default_listeners.unavailable", lambda loaded: ())
+    monkeypatch.setattr("penstock.gateway.default_listeners.unavailable", lambda loaded: ())
     return configs
 
 

@@ -142,7 +142,7 @@ def test_every_option_is_read_by_the_part_it_is_for(option: Option) -> None:
     places = ("src/penstock/cluster", "src/penstock/telemetry")
     folders = ("log_core", "protocols", "router", "subscriptions", *places)
     sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py*")]
-    modules = ("server", "layer_options", "watches", "cli/serve")
+    modules = ("gateway/server", "gateway/layer_options", "gateway/watches", "cli/local/serve")
     sources += [ROOT / f"src/penstock/{module}.py" for module in modules]
     texts = (path.read_text() for path in sources if path.suffix in (".py", ".pyx"))
     assert any(re.search(rf"\.{option.key}\b", text) for text in texts)

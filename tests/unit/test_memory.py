@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.layer_options import file_system_bytes, spare_bytes
+from penstock.gateway.layer_options import file_system_bytes, spare_bytes
 from penstock.memory import MemoryAlarm, available_bytes, used_bytes
 
 GB = 10**9

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from penstock.start_times import StartTimes
+from penstock.gateway.start_times import StartTimes
 
 
 def test_the_phases_of_a_start_add_up_to_the_time_since_the_process_began() -> None:

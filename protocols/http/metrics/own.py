@@ -9,7 +9,7 @@ from penstock.protocols.http.management.context import Management, Replication
 from penstock.protocols.http.metrics.exposition import Histogram, Kind, Metric, of_one
 from penstock.protocols.http.webhooks.endpoint import STATES, Outcome
 from penstock.protocols.links.link import Link, State
-from penstock.protocols.net.admission import LIMITS
+from penstock.protocols.net.admitting.admission import LIMITS
 
 __all__ = ["own", "own_of_cluster"]
 

@@ -16,10 +16,10 @@ from typing import Any, Final, Protocol
 
 from penstock.errors import LogError, PenstockError
 from penstock.lazy_dataclass import dataclass
-from penstock.protocols.http.server.h1 import REASONS
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.server.routes import Routes
-from penstock.protocols.net.browser import is_from_page
+from penstock.protocols.http.server.wire.h1 import REASONS
+from penstock.protocols.net.admitting.browser import is_from_page
 from penstock.router import errors as router
 
 __all__ = ["NO_TAG", "ErrorTexts", "HttpApp"]

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.protocols.http.server.messages import HttpError, Request
-from penstock.protocols.net.browser import foreign_page, is_from_page
+from penstock.protocols.net.admitting.browser import foreign_page, is_from_page
 
 __all__ = ["check_page"]
 

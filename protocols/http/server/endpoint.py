@@ -23,11 +23,11 @@ from penstock.errors import PenstockError
 from penstock.logs import fields
 from penstock.protocols.http.server.cross_site import check_page
 from penstock.protocols.http.server.eager_start import begin
-from penstock.protocols.http.server.h1 import H1Session
 from penstock.protocols.http.server.login import bearer, credentials, session_of
 from penstock.protocols.http.server.messages import PREFACE, HttpError, Request, Response, log_failed
 from penstock.protocols.http.server.progress import STALLED, Progress
 from penstock.protocols.http.server.routes import Routes
+from penstock.protocols.http.server.wire.h1 import H1Session
 from penstock.protocols.http.server.workers import (
     LOCAL,
     PART,
@@ -40,7 +40,7 @@ from penstock.protocols.http.server.workers import (
     replayed,
 )
 from penstock.protocols.listening.front_end import FrontEnd
-from penstock.protocols.net.browser import own_host
+from penstock.protocols.net.admitting.browser import own_host
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext, wire
 from penstock.router.authentication.token_form import is_token
@@ -48,8 +48,8 @@ from penstock.router.errors import AuthenticationRefused
 
 if TYPE_CHECKING:
     from penstock.config import Address
-    from penstock.protocols.http.server.h2 import H2Session
-    from penstock.protocols.http.server.websocket import Conversation, WsSession
+    from penstock.protocols.http.server.wire.h2 import H2Session
+    from penstock.protocols.http.server.wire.websocket import Conversation, WsSession
     from penstock.protocols.net.connection_context import ServerOptions
     from penstock.protocols.net.process_context import ProcessContext
     from penstock.protocols.tls.contexts import Tls
@@ -122,7 +122,7 @@ class HttpConnection(Connection):
 
     def _http2(self) -> H2Session:
         # Here: h2 and hpack are a tenth of a start, and many gateways never meet a client with HTTP/2.
-        from penstock.protocols.http.server.h2 import H2Session
+        from penstock.protocols.http.server.wire.h2 import H2Session
 
         return H2Session(self)
 
@@ -434,7 +434,9 @@ class HttpConnection(Connection):
 
     async def _converse(self, conversation: Conversation) -> None:
         """Go on as a WebSocket."""
-        from penstock.protocols.http.server.websocket import WsSession  # here: few connections become one
+        from penstock.protocols.http.server.wire.websocket import (
+            WsSession,  # here: few connections become one
+        )
 
         self.session = session = WsSession(self, conversation)
         self.go_on()

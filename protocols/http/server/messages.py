@@ -23,7 +23,7 @@ from penstock.lazy_dataclass import dataclass
 from penstock.router.authorization.identity import Identity
 
 if TYPE_CHECKING:
-    from penstock.protocols.http.server.websocket import Conversation
+    from penstock.protocols.http.server.wire.websocket import Conversation
 
 __all__ = [
     "BODY_MAX",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import penstock.watches
+import penstock.gateway.watches
 from penstock.cluster.replica import Replica
 
 
@@ -10,4 +10,4 @@ def _keep_no_lease(replica: Replica, *_: object) -> None:
     replica.serving(True)
 
 
-penstock.watches.keep_lease = _keep_no_lease
+penstock.gateway.watches.keep_lease = _keep_no_lease

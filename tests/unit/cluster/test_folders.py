@@ -9,13 +9,13 @@ import pytest
 
 from penstock.config import load
 from penstock.errors import StartError
+from penstock.gateway.server import open_log
 from penstock.log_core.files.layout import Folder
 from penstock.log_core.replication.mirror import begin_anew
 from penstock.log_core.replication.position import Position
 from penstock.log_tools.importing import import_file
 from penstock.log_tools.moving import move
 from penstock.log_tools.repair import repair
-from penstock.server import open_log
 
 TOOLS: dict[str, Callable[[Path], object]] = {
     "repair": lambda root: repair(Folder(root), apply=True),

@@ -17,6 +17,7 @@ import pytest
 from penstock.cluster.control import HANDOVER, REBUILD, NodeStatus, Refused, ask, heir, status
 from penstock.cluster.replica import Replica
 from penstock.cluster.standby import Claimed, Standby
+from penstock.gateway.watches import keep_lease
 from penstock.log_core.batch._crc import crc32c
 from penstock.log_core.log import Log
 from penstock.log_core.maintenance._seal import Needs
@@ -26,7 +27,6 @@ from penstock.log_core.replication.owner import ANSWER_BOUNDS_S, boot_time
 from penstock.protocols.http.metrics.exposition import written
 from penstock.protocols.http.metrics.own import own_of_cluster
 from penstock.subscriptions.tick.tick import Tick
-from penstock.watches import keep_lease
 from tests.cluster.campaign import contents
 from tests.support.journals import MemoryFollower, MemoryJournal, Partition
 from tests.support.limits import LIMIT_S

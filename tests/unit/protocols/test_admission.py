@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.protocols.listening.proxy import ProxyError, Source, parse_header, read_header
-from penstock.protocols.net.admission import Admission
+from penstock.protocols.net.admitting.admission import Admission
 
 V2 = b"\r\n\r\n\0\r\nQUIT\n"
 

@@ -13,9 +13,9 @@ import pytest
 import uvloop
 
 from penstock.protocols.listening.listener import listening_socket
+from penstock.protocols.net.admitting.login_timeout import LoginTimes
 from penstock.protocols.net.connection import ARENA
 from penstock.protocols.net.connection_context import Limits
-from penstock.protocols.net.login_timeout import LoginTimes
 from tests.support.echo import Echo, packet
 from tests.support.limits import LIMIT_S
 from tests.support.stack import Stack

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from penstock.protocols.http.data.live.tail import Tail, Tails
     from penstock.protocols.http.data.publishing.publish import Publisher
     from penstock.protocols.http.data.pulling.reader import StreamReader
-    from penstock.protocols.http.server.websocket import WsSession
+    from penstock.protocols.http.server.wire.websocket import WsSession
     from penstock.subscriptions.cursor._cursor import Cursor
     from penstock.subscriptions.queue.queue import Queue
 
@@ -84,7 +84,7 @@ class Sockets:
 
     async def connect(self, request: Request) -> Response:
         """Begin a conversation."""
-        from penstock.protocols.http.server.websocket import accept  # here: few connections have one
+        from penstock.protocols.http.server.wire.websocket import accept  # here: few connections have one
 
         self.access.vhost(request)
         return Response(101, conversation=_Talk(self, request, accept(request, SUBPROTOCOL)))

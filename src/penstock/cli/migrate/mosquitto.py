@@ -11,9 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from penstock.cli.client import Client
 from penstock.cli.migrate.shared import RetryingClient, listener_of, place, show, write
-from penstock.cli.nouns import add_target
+from penstock.cli.running.client import Client
+from penstock.cli.running.nouns import add_target
 from penstock.cli.terminal import progress
 
 __all__ = ["add_mosquitto"]

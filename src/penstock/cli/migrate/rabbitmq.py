@@ -12,9 +12,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.migrate.shared import RetryingClient, listener_of, place, show
-from penstock.cli.nouns import add_target
+from penstock.cli.running.client import ApiError, Client, segment
+from penstock.cli.running.nouns import add_target
 from penstock.cli.terminal import progress
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.client import ApiError, Client
+from penstock.cli.running.client import ApiError, Client
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:

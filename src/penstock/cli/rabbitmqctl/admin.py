@@ -6,7 +6,6 @@ import json
 import sys
 from typing import Final
 
-from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.rabbitmqctl.call import (
     Call,
     Failure,
@@ -18,6 +17,7 @@ from penstock.cli.rabbitmqctl.call import (
     object_of,
     or_missing,
 )
+from penstock.cli.running.client import ApiError, Client, segment
 
 __all__ = ["GROUPS"]
 

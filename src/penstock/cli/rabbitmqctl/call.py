@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.rabbitmqctl.columns import COLUMNS
 from penstock.cli.rabbitmqctl.formats import print_table
+from penstock.cli.running.client import ApiError, Client, segment
 from penstock.cli.tables import lookup
 from penstock.lazy_dataclass import dataclass
 

@@ -16,10 +16,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from penstock.cli.client import DEFAULT_URL, ApiError, Client
 from penstock.cli.rabbitmqctl import help
 from penstock.cli.rabbitmqctl.call import FAILED_CHECK, USAGE_ERROR, Call, Failure, Groups, Usage, Verb, Verbs
 from penstock.cli.rabbitmqctl.formats import FORMATS
+from penstock.cli.running.client import DEFAULT_URL, ApiError, Client
 
 __all__ = ["Tool"]
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from penstock.cli.client import ApiError, segment
 from penstock.cli.rabbitmqctl.call import USAGE_ERROR, Call, Failure, Groups, Item, Usage, Verb, object_of
+from penstock.cli.running.client import ApiError, segment
 
 __all__ = ["GROUPS"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from penstock.cli.client import segment
 from penstock.cli.rabbitmqctl.call import Call, Failure, Groups, Usage, Verb, clear_parameter, or_missing
+from penstock.cli.running.client import segment
 
 __all__ = ["GROUPS", "LISTS"]
 

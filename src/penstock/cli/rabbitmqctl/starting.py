@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from penstock.cli.client import ApiError
 from penstock.cli.rabbitmqctl.call import Call, Failure, Groups, Usage, Verb
+from penstock.cli.running.client import ApiError
 
 __all__ = ["GROUPS", "PING", "WAIT"]
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from penstock.cli.client import segment
 from penstock.cli.rabbitmqctl.call import Call, Groups, Item, Verb
 from penstock.cli.rabbitmqctl.things import LISTS
+from penstock.cli.running.client import segment
 
 __all__ = ["GROUPS", "alarm_lines", "alarms_of", "listeners_of", "print_listeners"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.cli.client import ApiError, segment
 from penstock.cli.rabbitmqctl.call import USAGE_ERROR, Call, Failure, Groups, Verb
+from penstock.cli.running.client import ApiError, segment
 
 __all__ = ["GROUPS", "LISTS"]
 

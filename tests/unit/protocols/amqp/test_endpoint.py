@@ -27,7 +27,7 @@ from penstock.protocols.amqp.endpoint import serve
 from penstock.protocols.amqp.session.handshake import HEADER
 from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.net import connection
-from penstock.protocols.net.addresses import is_loopback
+from penstock.protocols.net.admitting.addresses import is_loopback
 from penstock.router.broker import Broker
 from penstock.subscriptions.tick.tick import Tick
 

@@ -7,8 +7,8 @@ import asyncio
 import h11
 import pytest
 
-from penstock.protocols.http.server.h1 import H1Session
 from penstock.protocols.http.server.messages import HttpError
+from penstock.protocols.http.server.wire.h1 import H1Session
 from tests.support.http_session import Host
 
 GET = b"GET /a?b=1 HTTP/1.1\r\nHost: x\r\n\r\n"

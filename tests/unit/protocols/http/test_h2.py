@@ -11,8 +11,8 @@ import h2.events
 import hpack
 import pytest
 
-from penstock.protocols.http.server.h2 import PREFACE, H2Session
 from penstock.protocols.http.server.messages import HttpError, Response
+from penstock.protocols.http.server.wire.h2 import PREFACE, H2Session
 from tests.support.http_session import Host
 
 HEADERS = [(":method", "GET"), (":path", "/a"), (":scheme", "http"), (":authority", "x")]

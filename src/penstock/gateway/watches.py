@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from penstock import logs
 from penstock.config import Config
 from penstock.errors import ConfigError
-from penstock.layer_options import memory_limit
+from penstock.gateway.layer_options import memory_limit
 from penstock.log_core.log import Log
 from penstock.memory import SAMPLE_S, MemoryAlarm
 from penstock.protocols.tls.contexts import Tls

@@ -23,11 +23,11 @@ import hpack
 
 from penstock.protocols.http.server.messages import PREFACE, HttpError, Request, Response
 from penstock.protocols.http.server.progress import STALLED, Progress
-from penstock.protocols.http.server.stream_budget import Abuse, Budget
+from penstock.protocols.http.server.wire.stream_budget import Abuse, Budget
 from penstock.protocols.net.emptying import empty
 
 if TYPE_CHECKING:
-    from penstock.protocols.http.server.h1 import Host
+    from penstock.protocols.http.server.wire.h1 import Host
 
 __all__ = ["PREFACE", "H2Session"]
 

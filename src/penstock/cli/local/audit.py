@@ -6,9 +6,9 @@ import argparse
 from typing import Final
 from urllib.parse import urlencode
 
-from penstock.cli.client import ApiError, Client
-from penstock.cli.nouns import argument, columns, verbs_of
 from penstock.cli.parsing import Builder, Parser
+from penstock.cli.running.client import ApiError, Client
+from penstock.cli.running.nouns import argument, columns, verbs_of
 from penstock.cli.tables import print_list
 from penstock.errors import ConfigError
 

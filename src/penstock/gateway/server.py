@@ -26,7 +26,7 @@ import uvloop
 from penstock import logs
 from penstock.config import Amqp, Config
 from penstock.errors import ConfigError
-from penstock.layer_options import (
+from penstock.gateway.layer_options import (
     backlog_quotas,
     gateway_name,
     http_options,
@@ -36,6 +36,10 @@ from penstock.layer_options import (
     memory_share,
     oauth_verifier,
 )
+from penstock.gateway.ready_message import ready_line, serves_at
+from penstock.gateway.reloading import LIMITS, Reloader
+from penstock.gateway.start_times import StartTimes
+from penstock.gateway.watches import keep_lease, watch_files, watch_memory
 from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import EVENTS
 from penstock.log_core.log import Log
@@ -59,21 +63,17 @@ from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.native import endpoint as native
 from penstock.protocols.native.options import NativeOptions
 from penstock.protocols.net._poller import poller_of
-from penstock.protocols.net.admission import Admission
+from penstock.protocols.net.admitting.admission import Admission
 from penstock.protocols.net.buffers import Buffers
 from penstock.protocols.net.process_context import ProcessContext
 from penstock.protocols.properties.translate import amqp091_from_mqtt5
 from penstock.protocols.tls.contexts import Tls, TlsOptions
-from penstock.ready_message import ready_line, serves_at
-from penstock.reloading import LIMITS, Reloader
 from penstock.router.audit import AuditOptions
 from penstock.router.authentication.users import AuthOptions
 from penstock.router.broker import Broker, BrokerOptions
 from penstock.service_manager import ServiceManager
-from penstock.start_times import StartTimes
 from penstock.subscriptions.cursor import _events as events
 from penstock.subscriptions.tick.tick import Loop, Tick
-from penstock.watches import keep_lease, watch_files, watch_memory
 from penstock.workers.crew import Crew, Membership, Stopped
 
 __all__ = ["Parts", "open_log", "open_tls", "running", "serve", "work"]

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from penstock.cli.client import ApiError, Client
-from penstock.cli.nouns import argument, verbs_of
 from penstock.cli.parsing import Builder, Parser
+from penstock.cli.running.client import ApiError, Client
+from penstock.cli.running.nouns import argument, verbs_of
 from penstock.cli.tables import print_rows
 from penstock.errors import ConfigError
 

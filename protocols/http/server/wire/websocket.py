@@ -23,7 +23,7 @@ from websockets.typing import Subprotocol
 from penstock.protocols.http.server.messages import HttpError, Request
 
 if TYPE_CHECKING:
-    from penstock.protocols.http.server.h1 import Host
+    from penstock.protocols.http.server.wire.h1 import Host
 
 __all__ = ["Conversation", "WsSession", "accept"]
 

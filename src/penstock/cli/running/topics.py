@@ -6,10 +6,10 @@ import argparse
 import re
 from typing import Any, Final
 
-from penstock.cli.client import Client, segment
-from penstock.cli.nouns import OUTPUT, argument, columns, verbs_of
 from penstock.cli.parsing import Builder, Parser
-from penstock.cli.paths import Item, base, subscription, subscription_path
+from penstock.cli.running.client import Client, segment
+from penstock.cli.running.nouns import OUTPUT, argument, columns, verbs_of
+from penstock.cli.running.paths import Item, base, subscription, subscription_path
 from penstock.cli.tables import print_list, print_record
 
 __all__ = ["COMMANDS"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from penstock.cli.client import segment
+from penstock.cli.running.client import segment
 
 __all__ = ["AT_ONCE", "Item", "base", "batches", "count", "subscription", "subscription_path"]
 

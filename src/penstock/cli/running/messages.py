@@ -12,11 +12,11 @@ from contextlib import nullcontext
 from io import TextIOBase
 from typing import Final
 
-from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.hints import command
-from penstock.cli.nouns import Action, add_target, runner
 from penstock.cli.parsing import Builder, Parser
-from penstock.cli.paths import AT_ONCE, Item, base, batches, count, subscription, subscription_path
+from penstock.cli.running.client import ApiError, Client, segment
+from penstock.cli.running.nouns import Action, add_target, runner
+from penstock.cli.running.paths import AT_ONCE, Item, base, batches, count, subscription, subscription_path
 from penstock.cli.terminal import progress
 from penstock.errors import ConfigError
 

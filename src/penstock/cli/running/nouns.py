@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.cli.client import DEFAULT_URL, ApiError, Client, segment
 from penstock.cli.hints import missing
 from penstock.cli.parsing import SYNONYMS, Parser
+from penstock.cli.running.client import DEFAULT_URL, ApiError, Client, segment
 from penstock.cli.tables import Columns, print_list, print_record
 
 __all__ = [

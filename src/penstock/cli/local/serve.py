@@ -34,7 +34,8 @@ def _serve(parsed: argparse.Namespace) -> int:
     with uncollected():
         found = loaded(parsed)
     config = found.config
-    from penstock import default_listeners, logs
+    from penstock import logs
+    from penstock.gateway import default_listeners
 
     logs.configure(config.server.log_level, config.server.log_format)
     if config.telemetry.endpoint:
@@ -53,7 +54,7 @@ def _serve(parsed: argparse.Namespace) -> int:
         if not is_supervised():  # it needs none of the gateway itself
             return supervise_node(config)
     with uncollected():
-        from penstock.server import serve
+        from penstock.gateway.server import serve
 
         gc.freeze()  # modules and classes stay
     return serve(config, lambda: default_listeners.without(loaded(parsed).config, unavailable))

@@ -7,10 +7,10 @@ import json
 from datetime import datetime
 from typing import Any, Final
 
-from penstock.cli.client import ApiError, Client, segment
-from penstock.cli.nouns import OUTPUT, argument, columns, json_settings, list_of, verbs_of
 from penstock.cli.parsing import Builder, Parser
-from penstock.cli.paths import count
+from penstock.cli.running.client import ApiError, Client, segment
+from penstock.cli.running.nouns import OUTPUT, argument, columns, json_settings, list_of, verbs_of
+from penstock.cli.running.paths import count
 from penstock.cli.tables import print_list, print_record
 
 __all__ = ["COMMANDS"]

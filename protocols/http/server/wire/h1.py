@@ -17,9 +17,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from penstock.protocols.http.server.h1_body import BadFraming, Framing
-from penstock.protocols.http.server.h1_head import HEAD_MAX, TARGET_MAX, Head, read_head
 from penstock.protocols.http.server.messages import HttpError, Request, Response
+from penstock.protocols.http.server.wire.h1_body import BadFraming, Framing
+from penstock.protocols.http.server.wire.h1_head import HEAD_MAX, TARGET_MAX, Head, read_head
 
 if TYPE_CHECKING:
     from penstock.protocols.net.outbuffer import OutBuffer

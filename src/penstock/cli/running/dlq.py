@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from penstock.cli.client import Client, segment
-from penstock.cli.nouns import argument, columns, verbs_of
 from penstock.cli.parsing import Builder, Parser
-from penstock.cli.paths import AT_ONCE, Item, base, batches, count
+from penstock.cli.running.client import Client, segment
+from penstock.cli.running.nouns import argument, columns, verbs_of
+from penstock.cli.running.paths import AT_ONCE, Item, base, batches, count
 from penstock.cli.tables import print_list, print_rows
 from penstock.cli.terminal import progress
 

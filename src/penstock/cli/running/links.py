@@ -6,8 +6,9 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from penstock.cli.client import Client
-from penstock.cli.nouns import (
+from penstock.cli.parsing import Builder, Parser
+from penstock.cli.running.client import Client
+from penstock.cli.running.nouns import (
     OUTPUT,
     argument,
     columns,
@@ -18,7 +19,6 @@ from penstock.cli.nouns import (
     show_of,
     verbs_of,
 )
-from penstock.cli.parsing import Builder, Parser
 
 __all__ = ["COMMANDS"]
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from penstock.cli.client import ApiError, Client
-from penstock.cli.nouns import Item, add_target, runner
 from penstock.cli.parsing import Builder, Parser
+from penstock.cli.running.client import ApiError, Client
+from penstock.cli.running.nouns import Item, add_target, runner
 from penstock.cli.tables import cells, print_rows
 from penstock.cli.terminal import live, table, takes_styles
 

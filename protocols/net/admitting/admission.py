@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.protocols.net.addresses import address_of, is_loopback
+from penstock.protocols.net.admitting.addresses import address_of, is_loopback
 
 __all__ = ["LIMITS", "MAX_CONNECTIONS", "Admission"]
 

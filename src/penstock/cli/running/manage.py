@@ -8,9 +8,10 @@ import re
 import sys
 from typing import Final
 
-from penstock.cli.client import ApiError, Client, segment
 from penstock.cli.hints import command
-from penstock.cli.nouns import (
+from penstock.cli.parsing import Builder, Parser, nearest
+from penstock.cli.running.client import ApiError, Client, segment
+from penstock.cli.running.nouns import (
     OUTPUT,
     Action,
     Item,
@@ -23,7 +24,6 @@ from penstock.cli.nouns import (
     show_of,
     verbs_of,
 )
-from penstock.cli.parsing import Builder, Parser, nearest
 from penstock.cli.tables import print_list
 
 __all__ = ["COMMANDS"]

@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from penstock.cli.client import ApiError, Client
 from penstock.cli.hints import command
-from penstock.cli.nouns import add_target
 from penstock.cli.parsing import Builder, Parser
+from penstock.cli.running.client import ApiError, Client
+from penstock.cli.running.nouns import add_target
 from penstock.cli.sources import add_sources, loaded
 from penstock.cli.terminal import folded
 from penstock.lazy_dataclass import dataclass

@@ -12,10 +12,10 @@ import secrets
 import time
 from typing import Any, Final
 
-from penstock.cli.client import ApiError, Client, segment
-from penstock.cli.nouns import add_target, runner
 from penstock.cli.parsing import Builder, Parser
-from penstock.cli.paths import AT_ONCE, base
+from penstock.cli.running.client import ApiError, Client, segment
+from penstock.cli.running.nouns import add_target, runner
+from penstock.cli.running.paths import AT_ONCE, base
 from penstock.cli.tables import print_rows
 from penstock.cli.terminal import progress
 

@@ -1,11 +1,11 @@
-"""Instructions of the gateway per message, counted by Valgrind's Callgrind, here and in another checkout.
+"""Instructions of the gateway per message or login, counted by Valgrind's Callgrind, here and in another checkout.
 
 python -m bench.instructions [--other CHECKOUT] [--only PATTERN] [--chunks N] [--functions N]
 
 Times on a shared machine differ by a third from run to run; counts of instructions hardly differ. This shows
 a loss of 2 % that no run of `bench.compare` can show. It counts user code only: no system call, no cache
 miss. Publisher and subscribers take turns: a chunk of equal messages is sent, delivered and answered before
-the next one. `--other` names a checkout whose kernels are built. Callgrind is fifty times slower than the
+the next one. Rows of logins count clients that connect, log in and leave, eight at a time. `--other` names a checkout whose kernels are built. Callgrind is fifty times slower than the
 processor: a row takes about a minute. Needs Debian's package valgrind.
 """
 
@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from bench.load import connect, read_exactly
+from bench.connections.logins import AMQP_LOGIN, Script, come_and_go, mqtt_login
+from bench.load import LoadFailed, connect, read_exactly
 from bench.load_amqp import CONFIRM_BYTES, UNBLOCKED, Client, message
 from bench.load_mqtt import PUBACK_BYTES, open_session, packet, publish_packet, subscribe
 from bench.report import machine
@@ -144,12 +145,23 @@ def _amqp(port: int, closing: ExitStack, *, durable: bool = False) -> Exchange:
     return exchange
 
 
+def _logins(port: int, script: Script) -> Exchange:
+    def exchange() -> None:
+        came = come_and_go(script, port, CHUNK_MESSAGES, window=8, patience_s=TIMEOUT_S)
+        if came.refused:
+            raise LoadFailed(f"{came.refused} clients were refused")
+
+    return exchange
+
+
 ROWS: dict[str, Callable[[CountedGateway, ExitStack], Exchange]] = {
     "mqtt_qos0_1_to_1": lambda gateway, closing: _mqtt(gateway.mqtt_port, closing),
     "mqtt_qos1_1_to_1": lambda gateway, closing: _mqtt(gateway.mqtt_port, closing, qos=1),
     "mqtt_qos0_1_to_10": lambda gateway, closing: _mqtt(gateway.mqtt_port, closing, subscribers=10),
     "amqp_transient_autoack": lambda gateway, closing: _amqp(gateway.amqp_port, closing),
     "amqp_durable_confirm_autoack": lambda gateway, closing: _amqp(gateway.amqp_port, closing, durable=True),
+    "mqtt_login": lambda gateway, _: _logins(gateway.mqtt_port, mqtt_login()),
+    "amqp_login": lambda gateway, _: _logins(gateway.amqp_port, AMQP_LOGIN),
 }
 
 
@@ -158,7 +170,7 @@ class Counts:
     """Instructions of one row."""
 
     per_message: float
-    """Of a published message."""
+    """Of a published message, or of a client that logs in and leaves."""
     functions: Counter[str]
     """The same by function of our kernels, without the functions that it calls."""
 

@@ -1,11 +1,12 @@
-"""Instructions of the gateway per message or login, counted by Valgrind's Callgrind, here and in another checkout.
+"""Instructions of the gateway per message or login, counted by Callgrind, here and in another checkout.
 
 python -m bench.instructions [--other CHECKOUT] [--only PATTERN] [--chunks N] [--functions N]
 
 Times on a shared machine differ by a third from run to run; counts of instructions hardly differ. This shows
 a loss of 2 % that no run of `bench.compare` can show. It counts user code only: no system call, no cache
 miss. Publisher and subscribers take turns: a chunk of equal messages is sent, delivered and answered before
-the next one. Rows of logins count clients that connect, log in and leave, eight at a time. `--other` names a checkout whose kernels are built. Callgrind is fifty times slower than the
+the next one. Rows of logins count clients that connect, log in and leave, eight at a time. `--other` names
+a checkout whose kernels are built. Callgrind is fifty times slower than the
 processor: a row takes about a minute. Needs Debian's package valgrind.
 """
 

@@ -1,5 +1,9 @@
 """A listening socket and its connections: accept, bound, look after, stop. Knows no protocol.
 
+All who wait are accepted at once, since the backlog of a listening socket is short: in a storm, whoever finds
+it full comes again only after seconds, and its first bytes even later. They are served in order, some in each
+turn of the loop.
+
 Accepting survives a lack of file descriptors or memory: it is logged, accepting pauses for a second and goes
 on; connections that are open stay open. Connections above a limit are accepted and closed at once, so that
 the peer sees a refusal and not a queue. A peer in a trusted proxy's network first names its client in a PROXY
@@ -18,7 +22,7 @@ import itertools
 import math
 import os
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,8 +49,13 @@ __all__ = ["Listener", "listening_socket"]
 
 _BACKLOG: Final = 4096
 """Connections that wait to be accepted; the system may allow fewer. One beyond it takes seconds longer."""
-_ACCEPTS_PER_TURN: Final = 256
-"""Connections accepted before the loop does something else."""
+_ACCEPTS_PER_TURN: Final = _BACKLOG
+"""Connections accepted before the loop does something else: in a storm, all that wait. It takes a few
+microseconds for each; while one is served, many more would come and find the backlog full."""
+_TAKEN_PER_TURN: Final = 256
+"""Of these, as many are begun with before the loop does something else."""
+_UNSERVED_MAX: Final = 16384
+"""Those accepted that nothing was begun with; with so many, no more are accepted."""
 _CHECKS_AT_ONCE: Final = 256
 """Connections looked after before the loop does something else."""
 _PAUSE_S: Final = 1.0
@@ -144,6 +153,8 @@ class Listener:
         self._websocket = websocket
         self._place = place
         self._admission = context.admission
+        self._came: Final = deque[tuple[int, str, int]]()
+        """Accepted, and nothing was begun with them yet: descriptor, address and port."""
         self._announced: set[asyncio.Task[None]] = set()
         """Connections whose proxy has not yet said for whom they are."""
         self._empty = asyncio.Event()
@@ -156,28 +167,40 @@ class Listener:
     # Accepting
 
     def _accept(self) -> None:
-        for _ in range(_ACCEPTS_PER_TURN):
-            if self._socket is None:
-                return
-            try:
-                accepted = accept(self._socket.fileno())
-            except ConnectionAbortedError:
-                continue
-            except OSError as error:
-                if error.errno not in _SCARCE:
-                    raise
-                self._context.logger.error(
-                    "cannot accept connections for now: raise the limit of open files (ulimit -n)",
-                    extra=fields(
-                        address=self.address, error=error.strerror, connections=len(self.connections)
-                    ),
-                )
-                self._loop.remove_reader(self._socket.fileno())
-                self._loop.call_later(_PAUSE_S, self._accept_again)
-                return
-            if accepted is None:
-                return
-            self._take(*accepted)
+        if self._socket is None or len(self._came) >= _UNSERVED_MAX:
+            return
+        try:
+            came = accept(self._socket.fileno(), self._room())
+        except OSError as error:
+            if error.errno not in _SCARCE:
+                raise
+            self._context.logger.error(
+                "cannot accept connections for now: raise the limit of open files (ulimit -n)",
+                extra=fields(address=self.address, error=error.strerror, connections=len(self.connections)),
+            )
+            self._loop.remove_reader(self._socket.fileno())
+            self._loop.call_later(_PAUSE_S, self._accept_again)
+            return
+        is_idle = not self._came
+        self._came.extend(came)
+        if is_idle and came:
+            self._take_some()
+
+    def _take_some(self) -> None:
+        """Begin with those who came, some of them: others have said something meanwhile."""
+        try:
+            for _ in range(min(len(self._came), _TAKEN_PER_TURN)):
+                self._take(*self._came.popleft())
+        finally:
+            if self._came:
+                self._loop.call_soon(self._take_some)
+
+    def _room(self) -> int:
+        """As many may be accepted at once. Those above the limit hold descriptors until they are refused."""
+        if not self._max:
+            return _ACCEPTS_PER_TURN
+        left = self._max - len(self.connections) - len(self._announced) - len(self._came)
+        return min(max(left, _TAKEN_PER_TURN), _ACCEPTS_PER_TURN)
 
     def welcome(self, clients: Iterable[socket.socket]) -> None:
         """Go on with clients that were accepted before this listener was made, which owns them now."""
@@ -388,6 +411,9 @@ class Listener:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
+            for fd, *_ in self._came:
+                os.close(fd)
+            self._came.clear()
             if self._path is not None:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self._path)

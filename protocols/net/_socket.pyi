@@ -9,15 +9,15 @@ from typing_extensions import Buffer
 
 from penstock.protocols.net._stream import QuickReader, Wire
 
-def accept(listening: int) -> tuple[int, str, int] | None:
-    """Accept a connection of a non-blocking listening socket, by its descriptor.
+def accept(listening: int, most: int) -> list[tuple[int, str, int]]:
+    """Accept those who wait at a non-blocking listening socket, `most` of them at most.
 
     Returns:
-        A descriptor that does not block, and the peer's numeric address and port; of a unix socket 127.0.0.1
-        and 0. None: nobody waits.
+        Of each a descriptor that does not block, and the peer's numeric address and port; of a unix socket
+        127.0.0.1 and 0. An empty list: nobody waits.
 
     Raises:
-        OSError: as of accept(2).
+        OSError: as of accept(2), when nobody could be accepted.
 
     """
 

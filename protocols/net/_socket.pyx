@@ -14,8 +14,8 @@ from socket import socket as Socket
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport uint8_t
+from libc.errno cimport EAGAIN, ECONNABORTED, EINTR, errno
+from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy, strerror
 
 from penstock.protocols.net._poller import poller_of
@@ -42,6 +42,15 @@ cdef extern from "sys/socket.h" nogil:
         AF_INET
         AF_INET6
 
+cdef extern from "arpa/inet.h" nogil:
+    struct in_addr:
+        uint32_t s_addr
+    struct sockaddr_in:
+        unsigned short sin_port
+        in_addr sin_addr
+    const char* inet_ntop(int family, const void* address, char* text, socklen_t size)
+    unsigned short ntohs(unsigned short port)
+
 cdef extern from "netdb.h" nogil:
     int getnameinfo(const sockaddr* peer, socklen_t size, char* host, socklen_t host_size, char* port, socklen_t port_size,
                     int flags)
@@ -65,23 +74,43 @@ cdef object _error(int code):
     return OSError(code, strerror(code).decode())
 
 
-def accept(int listening):
-    cdef sockaddr_storage peer
-    cdef socklen_t size = sizeof(peer)
+cdef uint32_t last_address = 0      # most clients of a moment come from one address
+cdef str last_host = "0.0.0.0"
+
+
+cdef tuple named(int fd, sockaddr_storage* peer, socklen_t size):
+    """(descriptor, numeric address, port) of a peer."""
+    global last_address, last_host
     cdef char[NI_MAXHOST] host
     cdef char[8] port
-    cdef int family, fd
-    with nogil:
-        fd = accept4(listening, <sockaddr*>&peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
-    if fd < 0:
-        if errno == EAGAIN or errno == EINTR:
-            return None
-        raise _error(errno)
-    family = (<sockaddr*>&peer).sa_family
-    if (family != AF_INET and family != AF_INET6) or getnameinfo(
-            <sockaddr*>&peer, size, host, NI_MAXHOST, port, 8, NI_NUMERICHOST | NI_NUMERICSERV) != 0:
+    cdef sockaddr_in* v4 = <sockaddr_in*>peer
+    cdef int family = (<sockaddr*>peer).sa_family
+    if family == AF_INET:
+        if v4.sin_addr.s_addr != last_address:
+            inet_ntop(AF_INET, &v4.sin_addr, host, NI_MAXHOST)
+            last_address, last_host = v4.sin_addr.s_addr, host.decode("ascii")
+        return fd, last_host, ntohs(v4.sin_port)
+    if family != AF_INET6 or getnameinfo(
+            <sockaddr*>peer, size, host, NI_MAXHOST, port, 8, NI_NUMERICHOST | NI_NUMERICSERV) != 0:
         return fd, "127.0.0.1", 0       # by a unix socket: it is on this machine
     return fd, host.decode("ascii"), int(port)
+
+
+def accept(int listening, Py_ssize_t most):
+    cdef sockaddr_storage peer
+    cdef socklen_t size
+    cdef int fd
+    cdef list found = []
+    while len(found) < most:
+        size = sizeof(peer)
+        fd = accept4(listening, <sockaddr*>&peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
+        if fd >= 0:
+            found.append(named(fd, &peer, size))
+        elif errno == EAGAIN or errno == EINTR or found:
+            break                       # an error that stays comes again, when there is nobody to give back
+        elif errno != ECONNABORTED:
+            raise _error(errno)
+    return found
 
 
 cdef class Passage(QuickReader):

@@ -7,7 +7,7 @@ import logging
 import random
 import socket
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 import uvloop
@@ -328,6 +328,43 @@ async def test_connections_above_the_limit_are_closed_at_once() -> None:
         reader, _ = await stack.client()
         assert await reader.read() == b""
         assert stack.listener.refused.total() == 1
+
+
+async def test_all_who_wait_are_accepted_before_the_first_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    count, waiting = 700, []
+    listening = listening_socket("amqp", "127.0.0.1", 0)
+
+    def on_open(_: Echo) -> None:
+        # Of a listening socket, tcpi_unacked is the number of connections that wait to be accepted.
+        waiting.append(listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)[24:28])
+
+    monkeypatch.setattr(Echo, "on_open", on_open)
+    async with Stack() as stack:
+        stack.listener.stop_accepting()
+        with ExitStack() as clients:
+            for _ in range(count):
+                clients.enter_context(socket.create_connection(listening.getsockname()))
+            stack.listener.reopen(listening)
+            async with asyncio.timeout(LIMIT_S):
+                while len(waiting) < count:
+                    await asyncio.sleep(0.001)
+    assert waiting[0] == bytes(4)
+
+
+async def test_those_who_wait_to_be_served_are_closed_when_accepting_stops() -> None:
+    count = 700
+    async with Stack() as stack:
+        with ExitStack() as stacked:
+            address = ("127.0.0.1", stack.listener.port)
+            clients = [stacked.enter_context(socket.create_connection(address)) for _ in range(count)]
+            async with asyncio.timeout(LIMIT_S):
+                while not stack.made:
+                    await asyncio.sleep(0)
+            served = len(stack.made)
+            assert 0 < served < count
+            stack.listener.stop_accepting()
+            ends = [client.recv(1) for client in clients[served:]]
+    assert ends == [b""] * (count - served)
 
 
 async def test_drain_cuts_what_does_not_go() -> None:

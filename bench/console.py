@@ -5,6 +5,7 @@
     pages     CPU of one page of 100 of --queues queues, in several orders; and how long a publisher waits for
               its confirm while a page in the order of a counter is asked for each second, beside the same
               without
+    stalls    how long what the pages ask for holds the event loop, in CPU time (bench/console_stalls.py)
     search    the same while a search for a text reads a log of --search-mb, again and again
     watched   messages per CPU second with the history on and --pages pages open, and without
               (bench/console_pages.py)
@@ -32,7 +33,7 @@ from statistics import median, quantiles
 from typing import Any
 from urllib.parse import quote
 
-from bench import console_find, console_pages
+from bench import console_find, console_pages, console_stalls
 from bench.cpu import cpu_seconds, wait_until_idle
 from bench.load_amqp import Client, frame, method, short_string
 from bench.publish_latency import beside, bulk, declare, probe
@@ -53,7 +54,7 @@ ORDERS = (
     "message_stats.publish_details.rate",
     "messages_details.rate",
 )
-_CASES = ("idle", "pages", "search", "watched", "find", "delayed")
+_CASES = ("idle", "pages", "stalls", "search", "watched", "find", "delayed")
 LOGIN = "Basic " + base64.b64encode(b"guest:guest").decode()
 
 
@@ -218,6 +219,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cases: dict[str, Callable[[], None]] = {
             "idle": lambda: idle(folder, chosen.queues, chosen.idle_seconds),
             "pages": lambda: pages(folder, chosen.queues, rounds, seconds),
+            "stalls": lambda: console_stalls.stalls(
+                SETTINGS, chosen.queues, rounds, ORDERS, lambda port, path: Api(port).send("GET", path)
+            ),
             "search": lambda: search(folder, chosen.search_mb << 20, rounds, seconds),
             "watched": lambda: console_pages.watched(
                 folder, SETTINGS, chosen.queues, chosen.pages, rounds, seconds

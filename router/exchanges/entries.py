@@ -17,10 +17,19 @@ if TYPE_CHECKING:
     from penstock.subscriptions.queue.limits import Bury
     from penstock.subscriptions.queue.queue import Queue
 
-__all__ = ["Binding", "DestinationKind", "QueueEntry", "SessionEntry", "listed_session", "session_of"]
+__all__ = [
+    "SUBSCRIPTION_PREFIX",
+    "Binding",
+    "DestinationKind",
+    "QueueEntry",
+    "SessionEntry",
+    "listed_session",
+    "session_of",
+]
 
 DestinationKind = Literal["queue", "exchange", "session", "share"]
 
+SUBSCRIPTION_PREFIX: Final = "subscription-"
 _MQTT_PREFIX: Final = "mqtt-subscription-"
 _MQTT_SUFFIX: Final = "qos1"
 
@@ -62,7 +71,7 @@ class QueueEntry:
             case "queue":
                 return self.name
             case "subscription":
-                return f"subscription-{self.name}"
+                return f"{SUBSCRIPTION_PREFIX}{self.name}"
         return listed_session(self.name)
 
     @property

@@ -24,7 +24,7 @@ from penstock.router.policies.definitions import (
 )
 from penstock.router.rows import Tables, row_key
 
-__all__ = ["APPLY_TO", "Policies", "Policy", "PolicyKind", "checked"]
+__all__ = ["APPLY_TO", "Policies", "Policy", "PolicyKind", "checked", "effective_definition"]
 
 PolicyKind = Literal["policy", "operator_policy"]
 
@@ -59,6 +59,13 @@ class Policy:
         )
 
 
+def effective_definition(policy: Policy | None, operator: Policy | None) -> Mapping[str, object]:
+    """The rules of a policy and an operator policy together; empty when there is neither."""
+    if operator is None:
+        return {} if policy is None else policy.definition
+    return merge_operator({} if policy is None else policy.definition, operator.definition)
+
+
 class Policies:
     """See the module."""
 
@@ -74,20 +81,24 @@ class Policies:
         """The policies of a kind, those that count first first."""
         return list(self._ordered[kind])
 
+    def any(self, kind: PolicyKind) -> bool:
+        """Whether there is one of a kind."""
+        return bool(self._ordered[kind])
+
     def get(self, kind: PolicyKind, name: str) -> Policy | None:
         """The policy of this name, if there is one."""
         return self._named[kind].get(name)
 
     def of(self, kind: PolicyKind, name: str, thing: str) -> Policy | None:
         """The one policy of a kind for a thing; `thing` is "exchange" or the type of the queue."""
-        return next((policy for policy in self._ordered[kind] if policy.matches(name, thing)), None)
+        for policy in self._ordered[kind]:
+            if policy.matches(name, thing):
+                return policy
+        return None
 
     def definition(self, name: str, thing: str) -> Mapping[str, object]:
         """The rules of policy and operator policy together for a thing; empty when neither is for it."""
-        policy, operator = (self.of(kind, name, thing) for kind in self._ordered)
-        if operator is None:
-            return {} if policy is None else policy.definition
-        return merge_operator({} if policy is None else policy.definition, operator.definition)
+        return effective_definition(self.of("policy", name, thing), self.of("operator_policy", name, thing))
 
     def effective(self, name: str, arguments: Arguments) -> Arguments:
         """The rules of a queue with these arguments."""

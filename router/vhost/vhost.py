@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.router.arguments import Arguments
 from penstock.router.authorization.identity import Identity
-from penstock.router.exchanges.entries import QueueEntry
+from penstock.router.exchanges.entries import SUBSCRIPTION_PREFIX, QueueEntry, session_of
 from penstock.router.exchanges.exchanges import MQTT_EXCHANGE, Exchange
 from penstock.router.names import text
 from penstock.router.policies.retention import Retentions
@@ -295,6 +295,15 @@ class Vhost(QueueMethods):
             *self.shares.entries.values(),
             *self.subscriptions.entries.values(),
         ]
+
+    def listed(self, name: str) -> QueueEntry | None:
+        """The queue that operators see by this name, see `QueueEntry.listed_name`; None: there is none."""
+        found = [self.queues.get(name)]
+        if (of_session := session_of(name)) is not None:
+            found += [self.sessions.entries.get(of_session), self.shares.entries.get(of_session)]
+        elif name.startswith(SUBSCRIPTION_PREFIX):
+            found += [one for one in self.subscriptions.entries.values() if one.listed_name == name]
+        return next((one for one in found if one is not None and one.is_listed), None)
 
     def statistics(self) -> dict[str, int]:
         """Figures of this vhost."""

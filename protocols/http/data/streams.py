@@ -21,6 +21,7 @@ from penstock.protocols.http.server.messages import HttpError, Request, Response
 from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.shared.fields import Whole, check_fields, number_of, object_of, optional_object
 from penstock.protocols.http.shared.lag import heads_known
+from penstock.protocols.http.shared.lists import chosen_in_parts
 from penstock.protocols.http.shared.pages import page
 from penstock.protocols.http.shared.positions import indexed, position_of
 from penstock.router.queues.start_position import parse_since
@@ -67,10 +68,12 @@ class StreamHandlers:
         """All streams that the user may read."""
         vhost, identity = self._access.vhost(request), self._access.identity(request)
         allow = self._access.broker.authorizer.allow
+        of_queues = [(name, entry.queue) for name, entry in vhost.queues.items()]
+        streams = await chosen_in_parts(of_queues, lambda one: isinstance(one[1], Stream))
         found = [
-            (name, entry.queue)
-            for name, entry in vhost.queues.items()
-            if isinstance(entry.queue, Stream) and allow(identity, vhost.name, "read", name)
+            (name, queue)
+            for name, queue in streams
+            if isinstance(queue, Stream) and allow(identity, vhost.name, "read", name)
         ]
         return page(request, "streams", found, lambda _, stream: _stream_shown(stream))
 

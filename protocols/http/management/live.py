@@ -62,7 +62,6 @@ class _Wanted:
     vhost: str = ""
     queue: str = ""
     entry: QueueEntry | None = None
-    searched: bool = False
 
 
 class _Live:
@@ -189,12 +188,7 @@ class _Live:
         if vhost is None or not self._enters(identity, one.vhost):
             return None
         if one.entry is None or one.entry.queue.deleted:
-            one.entry = vhost.queues.get(one.queue)
-            if one.entry is None and not one.searched:
-                # The queue of an MQTT session has another name in lists: that is looked for once.
-                one.searched = True
-                named = (entry for entry in vhost.entries() if entry.listed_name == one.queue)
-                one.entry = next((entry for entry in named if entry.is_listed), None)
+            one.entry = vhost.listed(one.queue)
             if one.entry is None:
                 return None
         queue = one.entry.queue

@@ -25,6 +25,7 @@ from penstock.protocols.http.management.rates import TOTALS, total_counters, tra
 from penstock.protocols.net.connection_info import ChannelInfo, ConsumerInfo, Totals
 from penstock.router.arguments import encode_table
 from penstock.router.exchanges.exchanges import Exchange
+from penstock.router.policies.policies import effective_definition
 from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.streams.lag import age_ms
 from penstock.subscriptions.streams.subscription import Subscription
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MESSAGE_STATS",
     "Item",
+    "bindings_from",
     "bindings_of",
     "channel",
     "channel_curve",
@@ -133,7 +135,7 @@ def queue(api: Management, entry: QueueEntry) -> Item:
     tag_text = tag.decode("utf-8", "replace") if isinstance(tag, bytes) else None
     has_credit = any(consumer.credit() > 0 for consumer in consumers[:100])
     utilisation = float(has_credit) if consumers else 0
-    policies = api.broker.vhosts[found.vhost].policies
+    policy, operator = (_policy(api, of, entry) for of in ("policy", "operator_policy"))
     shown: Item = {
         "arguments": entry.arguments,
         "auto_delete": entry.auto_delete,
@@ -141,7 +143,7 @@ def queue(api: Management, entry: QueueEntry) -> Item:
         "consumer_utilisation": utilisation,
         "consumers": found.consumer_count,
         "durable": entry.durable,
-        "effective_policy_definition": policies.definition(entry.name, kind),
+        "effective_policy_definition": effective_definition(policy, operator),
         "exclusive": entry.owner is not None or entry.kind == "session",
         "head_message_timestamp": None,
         "message_stats": message_stats(
@@ -159,8 +161,8 @@ def queue(api: Management, entry: QueueEntry) -> Item:
         "messages_unacknowledged_details": {"rate": growth["messages_unacknowledged"]},
         "name": entry.listed_name,
         "node": api.node,
-        "operator_policy": _name_of(policies.of("operator_policy", entry.listed_name, kind)),
-        "policy": _name_of(policies.of("policy", entry.listed_name, kind)),
+        "operator_policy": _name_of(operator),
+        "policy": _name_of(policy),
         "state": "running",
         "type": kind if entry.kind == "queue" else "classic",
         "vhost": found.vhost,
@@ -202,11 +204,7 @@ def queue_keys(api: Management) -> dict[str, Callable[[QueueEntry], Any]]:
         return read
 
     def policy_of(kind: PolicyKind) -> Callable[[QueueEntry], str | None]:
-        def read(entry: QueueEntry) -> str | None:
-            policies = api.broker.vhosts[entry.queue.vhost].policies
-            return _name_of(policies.of(kind, entry.listed_name, queue_type(entry)))
-
-        return read
+        return lambda entry: _name_of(_policy(api, kind, entry))
 
     def counter_of(at: int) -> Callable[[QueueEntry], int]:
         return lambda entry: last(entry)[at]
@@ -272,6 +270,14 @@ def connection_curve(api: Management, live: Live) -> Curve:
 def channel_curve(api: Management, live: Live, one: ChannelInfo) -> Curve:
     """The history of a channel's messages."""
     return api.curve((live.connection.id, one.number), TOTALS, total_counters(one.totals))
+
+
+def _policy(api: Management, kind: PolicyKind, entry: QueueEntry) -> Policy | None:
+    """The policy of this kind that a queue has."""
+    vhost = api.broker.vhosts.get(entry.queue.vhost)  # None: it went while the list was made
+    if vhost is None or not vhost.policies.any(kind):
+        return None
+    return vhost.policies.of(kind, entry.listed_name, queue_type(entry))
 
 
 def _name_of(policy: Policy | None) -> str | None:
@@ -343,21 +349,21 @@ def _binding(
     }
 
 
-def bindings_of(found: Vhost) -> list[Item]:
-    """All bindings of a vhost, those of the default exchange included."""
-    shown = [default_binding(entry) for entry in found.queues.values()]
-    for source in found.exchanges.values():
-        shown += bindings_from(source, found)
-    return shown
+def bindings_of(found: Vhost) -> Iterator[Item]:
+    """All bindings of a vhost, those of the default exchange included. It may change meanwhile."""
+    for source in list(found.exchanges.values()):
+        yield from bindings_from(source, found)
 
 
-def bindings_from(source: Exchange, vhost: Vhost) -> list[Item]:
-    """The bindings of an exchange, those of MQTT sessions included."""
-    shown = [binding(one, vhost.name) for one in source.bindings.values()]
+def bindings_from(source: Exchange, vhost: Vhost) -> Iterator[Item]:
+    """The bindings of an exchange, those of MQTT sessions included. They may change meanwhile."""
+    if source.name == "":
+        yield from map(default_binding, list(vhost.queues.values()))
+    for one in list(source.bindings.values()):
+        yield binding(one, vhost.name)
     if source is vhost.mqtt_exchange:
-        for session in vhost.sessions.entries.values():
-            shown += session_bindings(session, vhost)
-    return shown
+        for session in list(vhost.sessions.entries.values()):
+            yield from session_bindings(session, vhost)
 
 
 def session_bindings(session: QueueEntry, vhost: Vhost) -> list[Item]:

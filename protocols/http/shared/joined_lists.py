@@ -37,7 +37,9 @@ Shape = Callable[[list[Item]], list[Item]]
 Row = TypeVar("Row")
 
 AT_ONCE: Final = 200
-"""Rows made before the loop does something else; longer lists are streamed."""
+"""Rows that are sent at once; longer lists are streamed."""
+_MADE_AT_ONCE: Final = 10
+"""Rows made before the loop does something else: some 100 µs each."""
 
 
 class Source(Protocol):
@@ -82,16 +84,16 @@ class Ordered(Generic[Row]):
 
     async def keyed(self) -> AsyncGenerator[tuple[Key, Item], None]:
         """All, one by one."""
-        for at in range(0, len(self._rows), AT_ONCE):
-            for row in self._rows[at : at + AT_ONCE]:
-                yield self._key(row), self._make(row)
-            await asyncio.sleep(0)
+        for at, row in enumerate(self._rows):
+            if at % _MADE_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            yield self._key(row), self._make(row)
 
 
 async def each_made(rows: Sequence[Row], make: Callable[[Row], Item]) -> AsyncGenerator[Item, None]:
     """The rows as JSON; the loop does something else in between."""
     for at, row in enumerate(rows):
-        if at and at % AT_ONCE == 0:
+        if at % _MADE_AT_ONCE == 0:
             await asyncio.sleep(0)
         yield make(row)
 

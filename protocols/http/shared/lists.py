@@ -11,8 +11,10 @@ see `joined`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps
@@ -30,19 +32,23 @@ from penstock.protocols.http.shared.joined_lists import (
 from penstock.router.authorization.patterns import compile_pattern
 from penstock.router.errors import RoutingError
 
-__all__ = ["one_of", "reply_list"]
+__all__ = ["chosen_in_parts", "gathered", "one_of", "reply_list", "sorted_in_parts"]
 
 Row = TypeVar("Row")
 
 _PAGE_SIZE: Final = 100
 _PAGE_MAX: Final = 500
 Keys = Mapping[str, Callable[[Row], Any]]
+_GATHERED_AT_ONCE: Final = 200
+"""Rows of a generator before the loop does something else."""
 _KEYS_AT_ONCE: Final = 500
 """Counters read before the loop does something else."""
-_SORTED_AT_ONCE: Final = 10_000
+_SORTED_AT_ONCE: Final = 4000
 """Values sorted before the loop does something else."""
-_NAMES_AT_ONCE: Final = 5000
-"""Names looked at before the loop does something else."""
+_SPLITTERS_EACH: Final = 2000
+"""Of so many values of a sorted part one tells where the whole is cut to be put together."""
+_LOOKED_AT_ONCE: Final = 2000
+"""Rows that are chosen from before the loop does something else."""
 
 
 async def reply_list(
@@ -131,8 +137,8 @@ async def _ordered(
     reverse = request.flag("sort_reverse")
     if sort in ("", "vhost"):
         if not is_sorted:
-            wanted.sort(key=name_of)
-        if reverse:
+            wanted = await sorted_in_parts(wanted, name_of, reverse=reverse)
+        elif reverse:
             wanted.reverse()
         return Ordered(total, wanted, make, name_of, reverse)
 
@@ -142,9 +148,7 @@ async def _ordered(
 
     if sort == "name":
         if not (is_sorted and _of_one_place(wanted, name_of)):
-            names = await _read_in_parts(wanted, by_name)
-            order = await _sorted_in_parts(names, reverse=reverse)
-            wanted = [wanted[at] for at in order]
+            wanted = await sorted_in_parts(wanted, by_name, reverse=reverse)
         elif reverse:
             wanted.reverse()
         return Ordered(total, wanted, make, by_name, reverse)
@@ -155,8 +159,7 @@ async def _ordered(
     def by_value(item: Item) -> tuple[int, Any]:
         return _sort_key(_at(item, path))
 
-    items = [item async for item in each_made(wanted, make)]
-    items.sort(key=by_value, reverse=reverse)
+    items = await sorted_in_parts([item async for item in each_made(wanted, make)], by_value, reverse=reverse)
     return Ordered(total, items, lambda item: item, by_value, reverse)
 
 
@@ -165,21 +168,49 @@ def _of_one_place(rows: list[Row], name_of: Callable[[Row], tuple[str, ...]]) ->
     return not rows or name_of(rows[0])[:-1] == name_of(rows[-1])[:-1]
 
 
+async def gathered(rows: Iterable[Row]) -> list[Row]:
+    """All of them; the loop does something else in between."""
+    found: list[Row] = []
+    for row in rows:
+        found.append(row)
+        if len(found) % _GATHERED_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return found
+
+
+async def sorted_in_parts(
+    rows: Sequence[Row], key: Callable[[Row], Any], *, reverse: bool = False
+) -> list[Row]:
+    """The rows in the order of their keys; the loop does something else in between."""
+    order = await _order_of(await _read_in_parts(rows, key), reverse=reverse)
+    return [rows[at] for at in order]
+
+
+async def chosen_in_parts(rows: Sequence[Row], matches: Callable[[Row], bool]) -> list[Row]:
+    """The rows that match; the loop does something else in between."""
+    found: list[Row] = []
+    for at in range(0, len(rows), _LOOKED_AT_ONCE):
+        if at:
+            await asyncio.sleep(0)
+        found += filter(matches, rows[at : at + _LOOKED_AT_ONCE])
+    return found
+
+
 async def _by_key(
     rows: list[Row], make: Callable[[Row], Item], read: Callable[[Row], Any], total: int, *, reverse: bool
 ) -> Ordered[Any]:
     """The rows in the order of what `read` finds in each, as it is at this moment."""
     values = await _read_in_parts(rows, read)
+    kinds = set(await _read_in_parts(values, type))
     # Values of one kind are sorted as they are, which costs a fifth.
-    alike = len(set(map(type, values))) <= 1
-    compared = values if alike else [_sort_key(value) for value in values]
+    compared = values if len(kinds) == 1 else await _read_in_parts(values, _sort_key)
     order: Sequence[int] = range(len(rows))
-    if not alike or (values and values[0] is not None):
-        order = await _sorted_in_parts(compared, reverse=reverse)
+    if kinds != {type(None)}:
+        order = await _order_of(compared, reverse=reverse)
     return Ordered(total, order, lambda at: make(rows[at]), lambda at: _sort_key(values[at]), reverse)
 
 
-async def _read_in_parts(rows: list[Row], read: Callable[[Row], Any]) -> list[Any]:
+async def _read_in_parts(rows: Sequence[Row], read: Callable[[Row], Any]) -> list[Any]:
     """The values that `read` finds, one of each row."""
     values: list[Any] = []
     for at in range(0, len(rows), _KEYS_AT_ONCE):
@@ -189,18 +220,41 @@ async def _read_in_parts(rows: list[Row], read: Callable[[Row], Any]) -> list[An
     return values
 
 
-async def _sorted_in_parts(values: list[Any], *, reverse: bool) -> list[int]:
-    """The places of the values in their order. Parts are sorted one by one, then put together: quick in C."""
-    order: list[int] = []
-    for at in range(0, len(values), _SORTED_AT_ONCE):
+async def _order_of(values: Sequence[Any], *, reverse: bool) -> list[int]:
+    """The places of the values in their order, equal ones in the order they have.
+
+    Parts are sorted one by one. Then the whole is cut at some of the values: what all parts have between two
+    of them is put together at once. What equals one of them is in order as it is.
+    """
+    read = values.__getitem__
+    places = range(len(values))[:: -1 if reverse else 1]
+    parts: list[list[int]] = []
+    for at in range(0, len(places), _SORTED_AT_ONCE):
         if at:
             await asyncio.sleep(0)
-        part = range(at, min(at + _SORTED_AT_ONCE, len(values)))
-        order += sorted(part, key=values.__getitem__, reverse=reverse)
-    if len(values) > _SORTED_AT_ONCE:
-        await asyncio.sleep(0)
-        order.sort(key=values.__getitem__, reverse=reverse)
+        parts.append(sorted(places[at : at + _SORTED_AT_ONCE], key=read))
+    order = parts[0] if len(parts) == 1 else []
+    if len(parts) > 1:
+        splitters: set[Any] = set()
+        for number, part in enumerate(parts):
+            first = number * _SPLITTERS_EACH // len(parts)  # so that all of the order is cut
+            splitters.update(map(read, part[first::_SPLITTERS_EACH]))
+        begins = [0] * len(parts)
+        for splitter in sorted(splitters):
+            await asyncio.sleep(0)
+            ends = [bisect_left(part, splitter, key=read) for part in parts]
+            order += sorted(_between(parts, begins, ends), key=read)
+            begins = [bisect_right(part, splitter, key=read) for part in parts]
+            order += _between(parts, ends, begins)
+        order += sorted(_between(parts, begins, map(len, parts)), key=read)
+    if reverse:
+        order.reverse()
     return order
+
+
+def _between(parts: list[list[int]], begins: list[int], ends: Iterable[int]) -> Iterator[int]:
+    """What lies between two places of each part."""
+    return chain.from_iterable(part[begin:end] for part, begin, end in zip(parts, begins, ends, strict=True))
 
 
 async def _streamed(
@@ -228,20 +282,15 @@ async def _filtered(
         except RoutingError as error:
             raise HttpError(400, "bad_request", str(error)) from error
 
-        def matches(text: str) -> bool:
-            return pattern.search(text.encode("utf-8", "surrogateescape")) is not None
+        def matches(row: Row) -> bool:
+            return pattern.search(name_of(row)[-1].encode("utf-8", "surrogateescape")) is not None
     else:
         folded = name.casefold()
 
-        def matches(text: str) -> bool:
-            return folded in text.casefold()
+        def matches(row: Row) -> bool:
+            return folded in name_of(row)[-1].casefold()
 
-    found: list[Row] = []
-    for at in range(0, len(rows), _NAMES_AT_ONCE):
-        if at:
-            await asyncio.sleep(0)
-        found += [row for row in rows[at : at + _NAMES_AT_ONCE] if matches(name_of(row)[-1])]
-    return found
+    return await chosen_in_parts(rows, matches)
 
 
 def _page(request: Request) -> tuple[int, int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -10,7 +11,7 @@ from penstock.protocols.http.management import views
 from penstock.protocols.http.management.bodies import ARGUMENTS, Body, Flag, Table, Text
 from penstock.protocols.http.management.context import Management, absent
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.shared.lists import one_of, reply_list
+from penstock.protocols.http.shared.lists import gathered, one_of, reply_list
 from penstock.protocols.http.shared.readers_of_feeds import kind_of, readers_of
 from penstock.router.exchanges.exchanges import DELAYED_TYPE, TYPES, Exchange
 from penstock.router.names import join_key_block
@@ -135,15 +136,15 @@ class _Exchanges:
 
     async def from_it(self, request: Request) -> Response:
         vhost, found = self._exchange(request)
-        return await self._reply(request, [b for b in views.bindings_of(vhost) if b["source"] == found.name])
+        return await self._reply(request, await gathered(views.bindings_from(found, vhost)))
 
     async def to_it(self, request: Request) -> Response:
         vhost, found = self._exchange(request)
         return await self._reply(request, [views.binding(binding, vhost.name) for binding in found.incoming])
 
     async def bindings(self, request: Request) -> Response:
-        shown = [b for vhost in self._api.vhosts(request) for b in views.bindings_of(vhost)]
-        return await self._reply(request, shown)
+        shown = chain.from_iterable(map(views.bindings_of, self._api.vhosts(request)))
+        return await self._reply(request, await gathered(shown))
 
     async def _reply(self, request: Request, shown: list[dict[str, Any]]) -> Response:
         return await reply_list(

@@ -10,7 +10,7 @@ from penstock.protocols.http.management.context import Management, absent
 from penstock.protocols.http.management.plots import add_samples
 from penstock.protocols.http.server.messages import Request, Response
 from penstock.protocols.http.shared.lag import heads_known
-from penstock.protocols.http.shared.lists import one_of, reply_list
+from penstock.protocols.http.shared.lists import chosen_in_parts, one_of, reply_list, sorted_in_parts
 from penstock.router.errors import InUse, NotEmpty
 from penstock.router.exchanges.entries import session_of
 
@@ -49,7 +49,7 @@ class _Queues:
         self._order: tuple[tuple[object, ...], list[QueueEntry]] = (), []
 
     async def index(self, request: Request) -> Response:
-        api, entries = self._api, self._sorted(request)
+        api, entries = self._api, await self._sorted(request)
         for vhost in api.vhosts(request):
             await heads_known(api.broker.log, [entry.queue for entry in vhost.subscriptions.entries.values()])
         return await reply_list(
@@ -61,25 +61,23 @@ class _Queues:
             keys=self._keys,
         )
 
-    def _sorted(self, request: Request) -> list[QueueEntry]:
+    async def _sorted(self, request: Request) -> list[QueueEntry]:
         """The queues that the user may see, by name. They are sorted anew when a queue came or went."""
         queues, vhosts = self._api.broker.queues, self._api.vhosts(request)
         state = (queues.created, queues.deleted, *(vhost.name for vhost in vhosts))
-        if self._order[0] != state:
-            entries = [entry for vhost in vhosts for entry in vhost.entries()]
-            self._order = state, sorted(entries, key=_name_of)
-        entries = self._order[1]
+        before, entries = self._order
+        if before != state:
+            entries = await sorted_in_parts(
+                [entry for vhost in vhosts for entry in vhost.entries()], _name_of
+            )
+            self._order = state, entries
         if any(len(vhost.sessions) for vhost in vhosts):
-            return [entry for entry in entries if entry.is_listed]
+            return await chosen_in_parts(entries, lambda entry: entry.is_listed)
         return entries
 
     def _entry(self, request: Request) -> QueueEntry:
-        vhost, name = self._api.vhost(request), request.names["name"]
-        entry = vhost.queues.get(name)
+        entry = self._api.vhost(request).listed(request.names["name"])
         if entry is None:
-            for other in vhost.entries():
-                if other.listed_name == name and other.is_listed:
-                    return other
             raise absent()
         return entry
 

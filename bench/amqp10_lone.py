@@ -26,7 +26,7 @@ from bench.cpu import cpu_seconds, wait_until_idle
 from penstock.protocols.amqp10.codec.performatives import Target
 from tests.support.brokers import Gateway
 
-_QUEUE: Final = "lone"
+QUEUE: Final = "lone"
 _SIZE: Final = 100
 _DISPOSITION: Final = b"\x00\x53\x15"
 _ACK: Final = b"\x00\x3c\x00\x50"
@@ -45,7 +45,7 @@ class Client(NamedTuple):
 
 def amqp10(port: int) -> Client:
     """By AMQP 1.0."""
-    peer = Peer(port, Target(_QUEUE), settled=False)
+    peer = Peer(port, Target(QUEUE), settled=False)
     frames = Frames(settled=False, size=_SIZE)
     return Client(peer.socket, lambda number: bytes(frames.numbered(number, 1)), _DISPOSITION)
 
@@ -54,7 +54,7 @@ def amqp091(port: int) -> Client:
     """By AMQP 0-9-1, with confirms."""
     client = load_amqp.Client(port)
     client.call(85, 10, b"\0", 11)
-    whole = load_amqp.message(_QUEUE, _SIZE, durable=True)
+    whole = load_amqp.message(QUEUE, _SIZE, durable=True)
     return Client(client.socket, lambda _: whole, _ACK)
 
 
@@ -93,7 +93,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-lone-") as folder, Gateway(Path(folder)) as gateway:
         with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
-            connection.channel().queue_declare(_QUEUE, durable=True, arguments={"x-max-length": 1000})
+            connection.channel().queue_declare(QUEUE, durable=True, arguments={"x-max-length": 1000})
         for name, connect in (("AMQP 0-9-1", amqp091), ("AMQP 1.0", amqp10)) * 2:
             rate, used = measure(gateway, options.connections, options.seconds, connect)
             print(f"{name:10} {rate:9,.0f} messages/s {used:8.1f} us of CPU each", flush=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import itertools
 import re
 import shutil
 import socket
@@ -27,6 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from bench.amqp10_lone import QUEUE as LONE_QUEUE
+from bench.amqp10_lone import Client as Lone
+from bench.amqp10_lone import amqp091, amqp10
 from bench.connections.logins import AMQP_LOGIN, Script, come_and_go, mqtt_login
 from bench.load import LoadFailed, connect, read_exactly
 from bench.load_amqp import CONFIRM_BYTES, UNBLOCKED, Client, message
@@ -155,6 +159,28 @@ def _logins(port: int, script: Script) -> Exchange:
     return exchange
 
 
+def _lone(gateway: CountedGateway, closing: ExitStack, connect: Callable[[int], Lone]) -> Exchange:
+    """One message of each of many connections, and its outcome."""
+    queue = Client(gateway.amqp_port, timeout_s=TIMEOUT_S)
+    closing.callback(queue.close)
+    queue.declare(LONE_QUEUE, durable=True)
+    clients = [connect(gateway.amqp_port) for _ in range(CHUNK_MESSAGES)]
+    for client in clients:
+        closing.callback(client.socket.close)
+        client.socket.settimeout(TIMEOUT_S)
+    numbers = itertools.count()
+
+    def exchange() -> None:
+        number = next(numbers)
+        for client in clients:
+            client.socket.sendall(client.message(number))
+        for client in clients:
+            while client.outcome not in client.socket.recv(65536):
+                pass
+
+    return exchange
+
+
 ROWS: dict[str, Callable[[CountedGateway, ExitStack], Exchange]] = {
     "mqtt_qos0_1_to_1": lambda gateway, closing: _mqtt(gateway.mqtt_port, closing),
     "mqtt_qos1_1_to_1": lambda gateway, closing: _mqtt(gateway.mqtt_port, closing, qos=1),
@@ -163,6 +189,8 @@ ROWS: dict[str, Callable[[CountedGateway, ExitStack], Exchange]] = {
     "amqp_durable_confirm_autoack": lambda gateway, closing: _amqp(gateway.amqp_port, closing, durable=True),
     "mqtt_login": lambda gateway, _: _logins(gateway.mqtt_port, mqtt_login()),
     "amqp_login": lambda gateway, _: _logins(gateway.amqp_port, AMQP_LOGIN),
+    "amqp_lone_confirm": lambda gateway, closing: _lone(gateway, closing, amqp091),
+    "amqp10_lone_unsettled": lambda gateway, closing: _lone(gateway, closing, amqp10),
 }
 
 

@@ -7,11 +7,17 @@ from penstock.subscriptions.tick._fast_path cimport CAUGHT_UP, REST, STARVED, Se
 
 
 cdef class DirectConsumer:
-    cpdef Py_ssize_t credit(self) except -1:
+    cdef Py_ssize_t room(self) except -1:
         raise NotImplementedError
 
-    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1:
+    cdef Py_ssize_t put(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1:
         raise NotImplementedError
+
+    def credit(self):
+        return self.room()
+
+    def deliver(self, Cursor cursor not None, Py_ssize_t first, Py_ssize_t step):
+        return self.put(cursor, first, step)
 
     cdef int send_out(self) except -1:
         return 0
@@ -34,13 +40,13 @@ cdef class ConsumerFastPath(FastPath):
             return STARVED              # it has its turn in any case
         if self.cursor.outstanding >= self.outstanding_max or not consumer.attached:
             return REST
-        wanted = consumer.credit()
+        wanted = consumer.room()
         if wanted <= 0:
             return STARVED
         n = self.cursor.take(wanted)
         if n:
             settled = self.cursor.settled
-            took = consumer.deliver(self.cursor, 0, 1)
+            took = consumer.put(self.cursor, 0, 1)
             if at_once and took:
                 consumer.send_out()
             self.queue.delivered += took

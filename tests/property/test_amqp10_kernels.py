@@ -71,6 +71,21 @@ def test_a_message_is_stored_as_python_stores_it(payload: bytes) -> None:
     _same_as_python(payload)
 
 
+@given(messages(), st.lists(st.binary(max_size=300), min_size=1, max_size=4))
+def test_messages_that_begin_as_the_last_one_are_stored_as_python_stores_them(
+    payload: bytes, bodies: list[bytes]
+) -> None:
+    head = payload[: payload.rfind(b"\x00\x53\x75")]
+    for body in bodies:
+        message = head + s.encode_section(s.DATA, body)
+        _same_as_python(message)
+        again = stored(message)
+        assert stored(b"") is not None  # another head
+        assert stored(message) == again
+    _same_as_python(head)
+    _same_as_python(payload)
+
+
 @given(damaged())
 @example(b"\x00\x53\x75\xb0\xff\xff\xff\xff")
 @example(b"\x00\x53\x73\xd0\x00\x00\x00\x04\xff\xff\xff\xff")

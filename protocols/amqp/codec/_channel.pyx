@@ -493,7 +493,7 @@ cdef class Consumer:
     def peer(self):
         return "" if self.named is None else self.named()
 
-    cpdef Py_ssize_t credit(self) except -1:
+    cdef Py_ssize_t room(self) except -1:
         """Messages it would take now."""
         cdef Py_ssize_t left = TAKE_MAX, shared
         cdef Channel channel = self.channel
@@ -529,11 +529,11 @@ cdef class Consumer:
         """Bytes that its connection may still encode."""
         return self.output_capacity() if self.channel.sink is None else self.channel.sink._output_capacity()
 
-    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1:
+    cdef Py_ssize_t put(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1:
         """Encode items first, first + step ... of `cursor`; how many."""
         cdef Channel channel = self.channel
         cdef OutBuffer out = channel.out
-        cdef Py_ssize_t i = first, took = 0, most = self.credit(), full
+        cdef Py_ssize_t i = first, took = 0, most = self.room(), full
         cdef Item* item
         cdef uint64_t tag
         cdef bytes offset = None

@@ -24,6 +24,9 @@ cdef enum:                          # how a delivery ends
     DEFAULT = 4                     # as its link says
 
 
+cdef bytes ACCEPTED_STATE           # the outcome accepted, encoded
+
+
 cdef struct Unsettled:
     uint64_t number                 # of the delivery; the peer knows its last 32 bits
     PyObject* link                  # owned; NULL: already settled
@@ -40,6 +43,9 @@ cdef struct Due:                    # deliveries of the client that have one out
     PyObject* state                 # owned: the outcome's bytes
 
 
+cdef class ChannelCore
+
+
 cdef class ConnectionCore(QuickReader):
     cdef readonly OutBuffer out
     cdef public Sink sink               # of the output; None: `dirty` and `output_capacity` are called instead
@@ -50,12 +56,12 @@ cdef class ConnectionCore(QuickReader):
     cdef public uint64_t published, delivered, confirmed, acknowledged
     cdef uint64_t reads
     cdef uint64_t written_wanted, synced_wanted
-    cdef list awaiting                  # channels with outcomes that wait
+    cdef ChannelCore awaiting           # the first channel that has outcomes which wait
 
     cdef int has_output(self) except -1
     cdef Py_ssize_t capacity(self) except -1
-    cpdef wait(self, uint64_t lsn, bint synced)
-    cpdef say_due(self, uint64_t written, uint64_t synced)
+    cdef void await_lsn(self, uint64_t lsn, bint synced) noexcept
+    cdef bint say(self, uint64_t written, uint64_t synced) except -1
 
 
 cdef class ChannelCore:
@@ -77,6 +83,7 @@ cdef class ChannelCore:
     cdef Due* due
     cdef Py_ssize_t due_count, due_capacity
     cdef bint awaits
+    cdef ChannelCore next_awaiting
     cdef public int seconds         # receivers' links whose deliveries we settle when their outcome is on disk
 
     cdef uint64_t hold(self, OutgoingCore link, Cursor cursor, uint64_t seq) except? 0
@@ -88,11 +95,12 @@ cdef class ChannelCore:
     cdef void drop(self, Unsettled* entry) noexcept
     cdef void advance(self) noexcept
     cdef int add_due(self, uint32_t number, bytes state, uint64_t lsn, bint synced, bint second) except -1
-    cdef int say(self, uint64_t written, uint64_t synced) except -1
+    cdef void await_turn(self) noexcept
+    cdef bint say(self, uint64_t written, uint64_t synced) except -1
     cdef int say_one(self, uint32_t first, uint32_t last, bint second, bytes state) except -1
     cdef int took_frame(self) except -1
     cdef int put_message(self, OutgoingCore link, uint32_t number, Piece* pieces, Py_ssize_t size) except -1
-    cpdef feed_starved(self)
+    cdef int feed_starved(self) except -1
 
 
 cdef class IncomingCore:
@@ -112,7 +120,7 @@ cdef class IncomingCore:
 
     cdef int used(self) except -1
     cdef int drop_gathered(self) except -1
-    cpdef give_credit(self)
+    cdef int put_credit(self) except -1
 
 
 cdef class OutgoingCore(DirectConsumer):

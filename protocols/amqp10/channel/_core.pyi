@@ -119,9 +119,6 @@ class ChannelCore:
     def forget_starved(self) -> None:
         """No link of it gets anything any more."""
 
-    def feed_starved(self) -> None:
-        """Tell the queues of links that had no credit that they may have some again."""
-
 class IncomingCore:
     """The credit of a link by which the peer sends."""
 

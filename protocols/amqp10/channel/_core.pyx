@@ -15,7 +15,6 @@ it waits for the last of them. It does not grow over several reads, or a busy se
 
 from cpython.bytearray cimport PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -45,9 +44,6 @@ globals()["ACCEPTED"] = ACCEPTED_STATE
 
 
 cdef class ConnectionCore(QuickReader):
-    def __cinit__(self):
-        self.awaiting = []
-
     def __init__(self, OutBuffer out not None):
         self.out = out
 
@@ -61,7 +57,10 @@ cdef class ConnectionCore(QuickReader):
     cdef Py_ssize_t capacity(self) except -1:
         return self.output_capacity() if self.sink is None else self.sink._output_capacity()
 
-    cpdef wait(self, uint64_t lsn, bint synced):
+    def wait(self, uint64_t lsn, bint synced):
+        self.await_lsn(lsn, synced)
+
+    cdef void await_lsn(self, uint64_t lsn, bint synced) noexcept:
         if synced:
             self.synced_wanted = max(self.synced_wanted, lsn)
             self.await_synced = max(self.await_synced, lsn)
@@ -74,23 +73,29 @@ cdef class ConnectionCore(QuickReader):
         self.written_wanted = self.synced_wanted = 0
         return waits
 
-    cpdef say_due(self, uint64_t written, uint64_t synced):
-        cdef ChannelCore channel
-        cdef list awaiting = self.awaiting
-        if not awaiting:
-            return
-        self.awaiting = []
-        for channel in awaiting:
+    def say_due(self, uint64_t written, uint64_t synced):
+        if self.say(written, synced):
+            self.has_output()
+
+    cdef bint say(self, uint64_t written, uint64_t synced) except -1:
+        """Write the outcomes that wait for nothing more; whether there are any."""
+        cdef ChannelCore channel = self.awaiting, next_
+        cdef bint said = False
+        self.awaiting = None
+        while channel is not None:
+            next_ = channel.next_awaiting
+            channel.next_awaiting = None
             channel.awaits = False
-            channel.say(written, synced)
+            said |= channel.say(written, synced)
             if channel.due_count:
-                channel.awaits = True
-                self.awaiting.append(channel)
+                channel.await_turn()
+            channel = next_
+        return said
 
     cdef Py_ssize_t answer(self, OutBuffer out, uint64_t written, uint64_t synced) except -2:
         self.written_wanted = self.synced_wanted = 0
-        self.say_due(written, synced)
-        return PyList_GET_SIZE(self.awaiting)
+        self.say(written, synced)       # whoever asks sends the output, too
+        return self.awaiting is not None
 
 
 cdef class ChannelCore:
@@ -126,15 +131,16 @@ cdef class ChannelCore:
         if handle < HANDLES:
             self.cores[handle] = None
 
-    cpdef feed_starved(self):
+    cdef int feed_starved(self) except -1:
         cdef OutgoingCore link
         if not self.starved:
-            return
+            return 0
         starved, self.starved = self.starved, []
         for link in starved:
             link.starving = False
             if link.attached:
                 link.wake_now()
+        return 0
 
     # Transfers that came
 
@@ -187,14 +193,19 @@ cdef class ChannelCore:
             Py_INCREF(state)
             self.due_count += 1
         if not self.awaits:
-            self.awaits = True
-            connection.awaiting.append(self)
+            self.await_turn()
         if lsn:
-            connection.wait(lsn, synced)
+            connection.await_lsn(lsn, synced)
         return 0
 
-    cdef int say(self, uint64_t written, uint64_t synced) except -1:
-        """Write the outcomes that wait for nothing more; neighbours with the same one are one range."""
+    cdef void await_turn(self) noexcept:
+        """It is among the channels that have outcomes."""
+        self.awaits = True
+        self.next_awaiting = self.connection.awaiting
+        self.connection.awaiting = self
+
+    cdef bint say(self, uint64_t written, uint64_t synced) except -1:
+        """Write the outcomes that wait for nothing more; neighbours with the same one are one range. Whether there are any."""
         cdef Py_ssize_t i, kept = 0, count = self.due_count
         cdef Due* entry
         cdef bytes state = None
@@ -219,8 +230,7 @@ cdef class ChannelCore:
         self.due_count = kept
         if state is not None:
             self.say_one(first, last, second, state)
-            self.connection.has_output()
-        return 0
+        return state is not None
 
     cdef int say_one(self, uint32_t first, uint32_t last, bint second, bytes state) except -1:
         if state == ACCEPTED_STATE:
@@ -461,16 +471,20 @@ cdef class IncomingCore:
         self.gathered = bytearray()
         self.most = most
 
-    cpdef give_credit(self):
+    def give_credit(self):
+        self.put_credit()
+
+    cdef int put_credit(self) except -1:
         cdef ChannelCore channel = self.channel
         self.credit = self.most - self.pending
         put_flow(channel.connection.out, channel.number, channel.next_incoming, <uint32_t>channel.window,
                  channel.next_outgoing, <uint32_t>channel.window_most, <int>self.handle, self.delivery_count, <uint32_t>self.credit)
         channel.connection.has_output()
+        return 0
 
     cdef int used(self) except -1:
         if self.credit <= (self.most - self.pending) // 2:
-            self.give_credit()
+            self.put_credit()
         return 0
 
     def credit_used(self):
@@ -508,7 +522,7 @@ cdef class OutgoingCore(DirectConsumer):
             self.queue.credit_gained(self)
         return 0
 
-    cpdef Py_ssize_t credit(self) except -1:
+    cdef Py_ssize_t room(self) except -1:
         """Messages that it would take now."""
         cdef ChannelCore channel = self.channel
         cdef int64_t most = min(self.link_credit, channel.remote_window)
@@ -526,11 +540,11 @@ cdef class OutgoingCore(DirectConsumer):
             self.channel.connection.sink.send_out()
         return 0
 
-    cpdef Py_ssize_t deliver(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1:
+    cdef Py_ssize_t put(self, Cursor cursor, Py_ssize_t first, Py_ssize_t step) except -1:
         """Encode items first, first + step ... of `cursor`; how many were taken."""
         cdef ChannelCore channel = self.channel
         cdef OutBuffer out = channel.connection.out
-        cdef Py_ssize_t i = first, took = 0, most = self.credit(), full
+        cdef Py_ssize_t i = first, took = 0, most = self.room(), full
         cdef int64_t now = -1
         if most <= 0:
             return 0

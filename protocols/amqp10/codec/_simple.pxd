@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from penstock.protocols.properties._tables cimport store32, store64
+from penstock.protocols.properties._tables cimport load32, store32, store64
 
 cdef struct Simple:                 # a value that is no list, map or array, and has no descriptor
     uint8_t code                    # its constructor
@@ -80,6 +80,38 @@ cdef inline uint64_t number(const Simple* value) noexcept nogil:
     for i in range(value.size):
         found = found << 8 | value.p[i]
     return found
+
+
+# Fields of performatives, whose type is known: where the field at p ends; NULL: it is no such value, or cut short.
+
+cdef inline const uint8_t* take_uint(const uint8_t* p, const uint8_t* end, uint32_t* out) noexcept nogil:
+    if p < end:
+        if p[0] == 0x52 and end - p > 1:
+            out[0] = p[1]
+            return p + 2
+        if p[0] == 0x43:
+            out[0] = 0
+            return p + 1
+        if p[0] == 0x70 and end - p > 4:
+            out[0] = load32(p + 1)
+            return p + 5
+    return NULL
+
+cdef inline const uint8_t* take_flag(const uint8_t* p, const uint8_t* end, bint* out) noexcept nogil:
+    """A boolean, or null, which leaves `out` as it is."""
+    if p < end:
+        if p[0] == 0x41 or p[0] == 0x42:
+            out[0] = p[0] == 0x41
+            return p + 1
+        if p[0] == 0x40:
+            return p + 1
+        if p[0] == 0x56 and end - p > 1 and p[1] < 2:
+            out[0] = p[1]
+            return p + 2
+    return NULL
+
+cdef inline const uint8_t* take_null(const uint8_t* p, const uint8_t* end) noexcept nogil:
+    return p + 1 if p < end and p[0] == 0x40 else NULL
 
 
 cdef inline uint8_t* reserve(Buffer* buffer, Py_ssize_t n) except NULL:

@@ -41,6 +41,7 @@ cdef enum:
     CREATION_TIME = 9
     GROUP_ID = 10
     FIELDS = 13
+    HEAD_MAX = 4096             # bytes in front of a body that are kept
     ENTRIES_MAX = 64            # of a map: whether a key stands twice is looked up one by one
     SHORT_MAX = 255
 
@@ -75,11 +76,46 @@ cdef struct Parts:                  # of a message that is being read
 
 
 cdef Buffer block                   # of the last message
+cdef Buffer last_head               # its bytes in front of its body, if that is one data section, and the last section
+cdef Stored last_stored             # what became of it; `user` and `to` lie in `last_head`
 cdef Buffer headers                 # entries of its table
 cdef uint8_t digits[FIELDS][40]     # ids that were no text
 
 
 cdef bint store(const uint8_t* p, Py_ssize_t n, Stored* out) except -1:
+    return store_again(p, n, out) or store_anew(p, n, out)
+
+
+cdef bint store_again(const uint8_t* p, Py_ssize_t n, Stored* out) noexcept:
+    """Whether a message has the sections of the last one in front of its body; then all else is as it was."""
+    cdef Simple data
+    cdef Py_ssize_t at = last_head.size
+    if at == 0 or n < at + 3 or memcmp(p, last_head.p, at) != 0 or p[at] != 0 or p[at + 1] != 0x53 or p[at + 2] != DATA:
+        return False
+    if read_simple(p + at + 3, n - at - 3, &data) != n - at - 3 or not is_binary(&data):
+        return False
+    out[0] = last_stored
+    out.body = data.p
+    out.body_size = data.size
+    return True
+
+
+cdef int keep_head(const uint8_t* p, Py_ssize_t n, Stored* stored) except -1:
+    """Keep the first `n` bytes of a message, and what became of it, for the next one."""
+    global last_stored
+    clear(&last_head)
+    if n == 0 or n > HEAD_MAX:
+        return 0
+    put(&last_head, p, n)
+    last_stored = stored[0]
+    if p <= stored.user < p + n:            # or in `digits`
+        last_stored.user = last_head.p + (stored.user - p)
+    if stored.to != NULL:
+        last_stored.to = last_head.p + (stored.to - p)
+    return 0
+
+
+cdef bint store_anew(const uint8_t* p, Py_ssize_t n, Stored* out) except -1:
     cdef Parts parts
     cdef Py_ssize_t at = 0, size, body_size
     cdef Py_ssize_t kept_at[4]
@@ -98,6 +134,7 @@ cdef bint store(const uint8_t* p, Py_ssize_t n, Stored* out) except -1:
     for i in range(FIELDS):
         parts.fields[i].p = NULL
     clear(&headers)
+    clear(&last_head)
     out.body = p
     out.body_size = body_size = 0
     while at < n:
@@ -180,6 +217,8 @@ cdef bint store(const uint8_t* p, Py_ssize_t n, Stored* out) except -1:
     out.timed = parts.timed
     out.time = parts.time
     out.delay = parts.delay
+    if bodies == 1 and last == DATA:
+        keep_head(p, n - body_size, out)
     return True
 
 

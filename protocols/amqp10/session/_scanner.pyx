@@ -25,11 +25,12 @@ from libc.string cimport memcmp, memcpy
 from penstock.log_core.batch._appender cimport Appender
 from penstock.log_core.batch._batch cimport ENC_AMQP091, F_PERSISTENT, F_SECTIONS
 from penstock.protocols.amqp10.channel._core cimport (
-    ACCEPTED, DEFAULT, FAILED, HANDLES, REJECTED, RELEASED, ChannelCore, ConnectionCore, IncomingCore, OutgoingCore,
+    ACCEPTED, ACCEPTED_STATE, DEFAULT, FAILED, HANDLES, REJECTED, RELEASED, ChannelCore, ConnectionCore, IncomingCore, OutgoingCore,
 )
 from penstock.protocols.amqp10.codec._frames cimport FRAME_HEAD, put_disposition
 from penstock.protocols.amqp10.codec._simple cimport (
     Compound, Simple, is_binary, is_false, is_null, is_true, is_uint, number, read_compound, read_simple,
+    take_flag, take_null, take_uint,
 )
 from penstock.protocols.amqp10.messages._storing cimport Stored, store
 from penstock.protocols.properties._tables cimport load16, load32
@@ -41,8 +42,13 @@ cdef enum:
     FLOW = 0x13
     CHANNELS_FIRST = 64             # places for channels; there are more when they are used
 
-cdef bytes ACCEPTED_STATE = b"\x00\x53\x24\x45"
 cdef bytes RELEASED_STATE = b"\x00\x53\x26\x45"
+
+
+cdef struct Transfer:               # what the kernel knows of a transfer
+    uint32_t handle, delivery
+    bint known                      # it has a delivery-id
+    bint settled, more
 
 
 cdef class Scanner(ConnectionCore):
@@ -78,7 +84,7 @@ cdef class Scanner(ConnectionCore):
                 self.want = 0
                 self.done = at
                 return -1
-        self.answers = PyList_GET_SIZE(self.awaiting) > 0 or self.out.size > 0
+        self.answers = self.awaiting is not None or self.out.size > 0
         return at
 
     def begin_read(self):
@@ -129,89 +135,46 @@ cdef class Scanner(ConnectionCore):
     # Messages that come
 
     cdef bint transfer(self, ChannelCore channel, const uint8_t* p, const uint8_t* end) except -1:
-        cdef Compound fields
-        cdef Simple value
+        cdef Transfer head
         cdef IncomingCore link
         cdef bytearray gathered
-        cdef const uint8_t* q
-        cdef Py_ssize_t size = read_compound(p, end - p, False, &fields), whole
-        cdef uint32_t i, handle = 0, delivery = 0
-        cdef bint settled = False, known = False, more = False, taken
-        if size < 0 or fields.count < 1 or fields.count > 11:
+        cdef Py_ssize_t size = read_transfer(p, end - p, &head), whole
+        cdef bint taken
+        if size < 0 or head.handle >= HANDLES:
             return False
         p += size
-        q = fields.p
-        for i in range(fields.count):
-            size = read_simple(q, fields.end - q, &value)
-            if size < 0:
-                return False
-            q += size
-            if i == 0:                          # handle
-                if not is_uint(&value):
-                    return False
-                handle = <uint32_t>number(&value)
-            elif is_null(&value):
-                continue
-            elif i == 1:                        # delivery-id
-                if not is_uint(&value):
-                    return False
-                known = True
-                delivery = <uint32_t>number(&value)
-            elif i == 2:                        # delivery-tag
-                if not is_binary(&value):
-                    return False
-            elif i == 3:                        # message-format
-                if not is_uint(&value):
-                    return False
-            elif i == 4:                        # settled
-                settled = is_true(&value)
-                if not settled and not is_false(&value):
-                    return False
-            elif i == 10:                       # batchable
-                if not (is_true(&value) or is_false(&value)):
-                    return False
-            elif i == 6:                        # rcv-settle-mode, where the link leaves it open
-                return False
-            elif i == 5:                        # more
-                more = is_true(&value)
-                if not more and not is_false(&value):
-                    return False
-            elif i == 7 or not is_false(&value):    # state, resume, aborted
-                return False
-        if q != fields.end or handle >= HANDLES:
-            return False
-        found = channel.cores[handle]
+        found = channel.cores[head.handle]
         if not isinstance(found, IncomingCore):
             return False
         link = <IncomingCore>found
         if (link.key is None and link.places is None) or link.credit <= 0 or channel.window <= 0:
             return False
-        if not (known or link.gathering) or link.first_state is not None:
+        if not (head.known or link.gathering) or link.first_state is not None:
             return False
-        if link.gathering and known and delivery != link.first_id:
+        if link.gathering and head.known and head.delivery != link.first_id:
             return False
         size = end - p
         if <uint64_t>size > self.message_max or self.gathered > self.message_max - <uint64_t>size:
             return False
-        if not (link.gathering or more):
-            return self.publish(channel, link, delivery, settled, p, size)
+        if not (link.gathering or head.more):
+            return self.publish(channel, link, head.delivery, head.settled, p, size)
         if not link.gathering:
             link.gathering = True
-            link.first_id = delivery
+            link.first_id = head.delivery
             link.part_settled = False
         gathered = link.gathered
         whole = PyByteArray_GET_SIZE(gathered) + size
         PyByteArray_Resize(gathered, whole)
         memcpy(PyByteArray_AS_STRING(gathered) + whole - size, p, size)
         self.gathered += <uint64_t>size
-        if more:
-            link.part_settled = link.part_settled or settled
+        if head.more:
+            link.part_settled = link.part_settled or head.settled
             channel.next_incoming += 1
             channel.window -= 1
             channel.took_frame()
             return True
         taken = self.publish(
-            channel, link, link.first_id, link.part_settled or settled, <const uint8_t*>PyByteArray_AS_STRING(gathered), whole
+            channel, link, link.first_id, link.part_settled or head.settled, <const uint8_t*>PyByteArray_AS_STRING(gathered), whole
         )
         if not taken:                           # Python takes this frame, too
             PyByteArray_Resize(gathered, whole - size)
@@ -381,6 +344,48 @@ cdef class Scanner(ConnectionCore):
             link.link_credit = credit if credit < <uint32_t>0x80000000 else 0
         channel.feed_starved()
         return True
+
+
+cdef Py_ssize_t read_transfer(const uint8_t* p, Py_ssize_t n, Transfer* out) noexcept:
+    """Bytes of a transfer's fields; -1: it says something that is not ordinary, or is not well-formed."""
+    cdef Compound fields
+    cdef Simple tag
+    cdef const uint8_t* q
+    cdef const uint8_t* end
+    cdef uint32_t i, format
+    cdef bint flag = False
+    cdef Py_ssize_t whole = read_compound(p, n, False, &fields), size
+    if whole < 0 or fields.count < 1 or fields.count > 11:
+        return -1
+    end = fields.end
+    out.known = out.settled = out.more = False
+    out.handle = out.delivery = 0
+    q = take_uint(fields.p, end, &out.handle)
+    for i in range(1, fields.count):
+        if q == NULL:
+            return -1
+        if i == 1:
+            if q < end and q[0] != 0x40:
+                out.known = True
+                q = take_uint(q, end, &out.delivery)
+                continue
+            q = take_null(q, end)
+        elif i == 2:                            # delivery-tag
+            size = read_simple(q, end - q, &tag)
+            q = q + size if size > 0 and (is_binary(&tag) or is_null(&tag)) else NULL
+        elif i == 3:                            # message-format
+            q = take_null(q, end) if q < end and q[0] == 0x40 else take_uint(q, end, &format)
+        elif i == 4:
+            q = take_flag(q, end, &out.settled)
+        elif i == 5:
+            q = take_flag(q, end, &out.more)
+        elif i < 8:                             # rcv-settle-mode, where the link leaves it open; state
+            q = take_null(q, end)
+        else:
+            q = take_flag(q, end, &flag)
+            if flag and i < 10:                 # resume, aborted; the last one is batchable
+                return -1
+    return whole if q == end else -1
 
 
 cdef Py_ssize_t read_outcome(const uint8_t* p, Py_ssize_t n, int* how) noexcept:

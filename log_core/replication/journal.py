@@ -37,6 +37,12 @@ class Bounds(NamedTuple):
 class Follower(Protocol):
     """Reads one partition in order, for one thread."""
 
+    def begin(self, first: int) -> None:
+        """Go on from the offset `first`."""
+
+    def end(self) -> None:
+        """Read no more, until `begin`."""
+
     def poll(self, seconds: float) -> list[tuple[int, bytes]]:
         """Some entries with their offsets; none: none came in `seconds`. Raises Trimmed, JournalFailed."""
 
@@ -73,7 +79,10 @@ class Journal(Protocol):
         """The entries from `first` to `end`, without `end`. Waits for them. Raises JournalFailed."""
 
     def follow(self, first: int) -> Follower:
-        """Read from `first` on."""
+        """Read from `first` on. Entries may gather for a moment, which costs less."""
+
+    def follow_closely(self, first: int) -> Follower:
+        """The same, but each entry comes at once. `read` uses it, too; it is the journal's to close."""
 
     def note(self, text: str) -> None:
         """Tell others something about this node; does not wait, and may get lost."""

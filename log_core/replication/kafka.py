@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import StartError
@@ -53,6 +53,9 @@ _GAP_POLL_S: Final = 0.02
 _REACH_S: Final = 0.5
 _AGAIN_S: Final = 0.1
 _WARN_EACH_S: Final = 10.0
+_GATHERING: Final = {"fetch.min.bytes": 1024 * 1024, "fetch.wait.max.ms": 25}
+"""Entries gather for a moment at the broker: a request for each would cost both ends more."""
+_AT_ONCE: Final = {"fetch.min.bytes": 1}
 
 
 def client_library() -> Any:
@@ -348,8 +351,14 @@ class KafkaJournal:
     # Reading
 
     def follow(self, first: int) -> _Follower:
-        """Read from `first` on."""
-        return _Follower(self._library, self._options, self.topic, first)
+        """Read from `first` on. Entries may gather for a moment, which costs less."""
+        return _Follower(self._library, self._options, self.topic, first, _GATHERING)
+
+    def follow_closely(self, first: int) -> _Follower:
+        """The same, but each entry comes at once. `read` uses it, too; it is the journal's to close."""
+        reader = self._gap_reader()
+        reader.begin(first)
+        return reader
 
     def note(self, text: str) -> None:
         """Tell others something about this node; does not wait, and may get lost."""
@@ -360,7 +369,7 @@ class KafkaJournal:
     def notes(self) -> list[str]:
         """Notes of all nodes, the newest ones last. Raises JournalFailed."""
         if self._notes_reader is None:
-            self._notes_reader = _Follower(self._library, self._options, notes_topic(self.topic), -1)
+            self._notes_reader = _Follower(self._library, self._options, notes_topic(self.topic))
         reader = self._notes_reader
         first, end = self._bounds(reader)
         if end < self._notes_end:  # the topic was made anew
@@ -398,13 +407,13 @@ class KafkaJournal:
     def _gap_reader(self) -> _Follower:
         """It is kept: confirms wait for it, and a new one takes a second to reach the brokers."""
         if self._reader is None:
-            self._reader = _Follower(self._library, self._options, self.topic, -1)
+            self._reader = _Follower(self._library, self._options, self.topic)
         return self._reader
 
     def bounds(self) -> Bounds:
         """Raises JournalFailed: the journal does not answer."""
         if self._asker is None:
-            self._asker = _Follower(self._library, self._options, self.topic, -1)
+            self._asker = _Follower(self._library, self._options, self.topic)
         return self._bounds(self._asker)
 
     def _bounds(self, follower: _Follower) -> Bounds:
@@ -439,8 +448,15 @@ class KafkaJournal:
 class _Follower:
     """Reads one partition in order, for one thread."""
 
-    def __init__(self, library: Any, options: KafkaOptions, topic: str, first: int) -> None:
-        """`first`: the offset to begin with, or -1: `begin` tells it."""
+    def __init__(
+        self,
+        library: Any,
+        options: KafkaOptions,
+        topic: str,
+        first: int = -1,
+        settings: Mapping[str, int] = _AT_ONCE,
+    ) -> None:
+        """`first`: the offset to begin with, or -1: `begin` tells it; `settings`: when entries come."""
         self._library = library
         self._topic = topic
         self._told = ""
@@ -452,9 +468,7 @@ class _Follower:
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "error",
-                # Entries gather for a moment at the broker: a request for each would cost both ends more.
-                "fetch.min.bytes": 1024 * 1024,
-                "fetch.wait.max.ms": 25,
+                **settings,
                 "fetch.error.backoff.ms": 50,
                 "fetch.message.max.bytes": 4 * 1024 * 1024,
                 "queued.max.messages.kbytes": 16384,

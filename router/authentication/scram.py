@@ -56,6 +56,11 @@ class Verifier:
         salt, stored_key, server_key = (base64.b64decode(part) for part in parts)
         return cls(int(iterations), salt, stored_key, server_key)
 
+    def matches(self, password: bytes) -> bool:
+        """Whether it is of this password. Slow."""
+        made = make_verifier(password, self.salt, self.iterations)
+        return hmac.compare_digest(made.stored_key, self.stored_key)
+
 
 def make_verifier(password: bytes, salt: bytes | None = None, iterations: int = ITERATIONS) -> Verifier:
     """A verifier of a password, with a new salt. Slow."""

@@ -44,6 +44,10 @@ class MemoryJournal:
         self.silent = 0
         self.hold = False
         self.slow = False
+        self.closely = 0
+        """How often a standby began to read each entry at once."""
+        self.ended = 0
+        """How often it read no more so."""
         self._held: deque[tuple[int, bytes]] = deque()
         self._answer: Answer | None = None
         self._answers: SimpleQueue[tuple[int, int | None, LogError | None] | None] = SimpleQueue()
@@ -99,6 +103,10 @@ class MemoryJournal:
     def follow(self, first: int) -> MemoryFollower:
         return MemoryFollower(self, first)
 
+    def follow_closely(self, first: int) -> MemoryFollower:
+        self.closely += 1
+        return MemoryFollower(self, first, is_close=True)
+
     def note(self, text: str) -> None:
         self.partition.notes.append(text)
 
@@ -119,8 +127,9 @@ class MemoryJournal:
 class MemoryFollower:
     """Reads a partition in order."""
 
-    def __init__(self, journal: MemoryJournal, first: int) -> None:
+    def __init__(self, journal: MemoryJournal, first: int, *, is_close: bool = False) -> None:
         self._journal = journal
+        self._is_close = is_close
         self._partition = journal.partition
         self._next = first
 
@@ -136,6 +145,12 @@ class MemoryFollower:
         found = list(enumerate(partition.entries[self._next :], self._next))
         self._next += len(found)
         return found
+
+    def begin(self, first: int) -> None:
+        self._next = first
+
+    def end(self) -> None:
+        self._journal.ended += self._is_close
 
     def end_seen(self) -> int:
         return len(self._partition.entries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +39,8 @@ _LOOK_AT_NODES_S: Final = 5.0
 _LOOK_FIRST_S: Final = 0.5
 """The same of a new owner, until it has named a standby to be the next one."""
 _LAG_WARN_S: Final = 30.0
+_ANNOUNCED_S: Final = 0.06
+"""Standbys read an entry some 25 ms late, and it takes a moment to read on by another client."""
 
 
 class Replica:
@@ -70,6 +74,7 @@ class Replica:
         self._root = root
         self._position = position
         self._identity = claimed.identity
+        self._ends_soon = False
         self._beat = self._sign("")
         self._stop_s = stop_s
         self._spare_bytes = spare_bytes
@@ -155,7 +160,7 @@ class Replica:
                 if now - noted_at >= _NOTE_EACH_S:
                     noted_at = now
                     self._note()
-                if now - self._trimmed_at >= _TRIM_EACH_S:
+                if now - self._trimmed_at >= _TRIM_EACH_S and not self._ends_soon:  # the release would wait
                     self._trimmed_at = now
                     self._trim()
             except JournalFailed as error:
@@ -194,7 +199,8 @@ class Replica:
 
     def _sign(self, next_owner: str) -> bytes:
         """A sign of life, which names the standby that is to be the next owner."""
-        return json.dumps({**self._identity, "heir": next_owner}).encode()
+        self._heir = next_owner
+        return json.dumps({**self._identity, "heir": next_owner, "ends": self._ends_soon}).encode()
 
     def _note(self) -> None:
         position, owner = self._position, self.owner
@@ -239,6 +245,15 @@ class Replica:
         if json.loads(request)["ask"] == HANDOVER:
             _LOG.info("the log is handed over")
             os.kill(os.getpid(), signal.SIGTERM)
+
+    async def announce_end(self) -> None:
+        """The gateway serves for a moment more: the next owner begins to read each entry at once."""
+        self._ends_soon = True
+        self._beat = self._sign(self._heir)
+        with suppress(JournalFailed):
+            self.owner.append(Kind.BEAT, payload=self._beat)
+            if self._heir:
+                await asyncio.sleep(_ANNOUNCED_S)
 
     def stopping(self) -> None:
         """The gateway stops: it waits for Kafka no longer than some seconds."""

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.cluster.control import HANDOVER, REBUILD, note
+from penstock.cluster.reading import Reading
 from penstock.cluster.settings import suspect_least_s
 from penstock.errors import StartError
 from penstock.lazy_dataclass import dataclass
@@ -115,6 +116,8 @@ class Standby:
         """The node that an administrator wants to be the next owner; empty: any."""
         self._named = ""
         """The one that the owner named; empty: none."""
+        self._ends_soon = False
+        """The owner is about to release the log."""
         self._told = b""
         """The newest words of the owner about itself."""
         self._warned_of = 0
@@ -139,17 +142,17 @@ class Standby:
         self._asks_from = self._journal.bounds().end
         self._on_follows()
         while True:
-            follower = self._journal.follow(position.offset)
+            reading = Reading(self._journal, position.offset)
             mirror = Mirror(self._root, position)
             try:
-                return self._follow(follower, mirror)
+                return self._follow(reading, mirror)
             except Trimmed as error:
                 mirror.close()
                 _LOG.warning("the folder is made anew from the journal: %s", error)
                 position = begin_anew(self._root, self._journal.topic)
                 position.offset = self._journal.bounds().first
             finally:
-                follower.close()
+                reading.close()
 
     def _position(self) -> tuple[Position, bool]:
         """Where to read on, and whether the folder was a gateway's alone. Raises StartError."""
@@ -186,10 +189,12 @@ class Standby:
             "nodes, delete the topic and start this node first",
         )
 
-    def _follow(self, follower: Follower, mirror: Mirror) -> Claimed | None:
+    def _follow(self, reading: Reading, mirror: Mirror) -> Claimed | None:
         self._silent_s, self._asked_at, self._released = 0.0, time.monotonic(), False
         delay = random.uniform(0, _SPREAD_S)
         while not self._stopping.is_set():
+            closely = self._ends_soon and self._is_heir
+            follower = reading.follower(closely=closely, first=mirror.position.offset)
             if self._take(follower.poll(self._ask_each_s), mirror):
                 self._silent_s = 0.0
             while self._ends_seen and self._ends_seen[0][1] <= mirror.position.offset:
@@ -319,6 +324,7 @@ class Standby:
             return
         owner = json.loads(identity)
         self._named = str(owner.get("heir", ""))
+        self._ends_soon = bool(owner.get("ends"))
         self._claims = int(owner.get("claims", 0))
         self._lease_s = float(owner.get("lease_s", 0.0))
         if offset < self._asks_from:

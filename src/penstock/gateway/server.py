@@ -481,6 +481,7 @@ async def _serve(
         )
         await stopping.wait()
         if replica is not None:
+            await replica.announce_end()
             replica.stopping()
         if manager is not None:
             manager.stopping()

@@ -255,6 +255,37 @@ def test_a_released_log_goes_to_the_standby_that_its_owner_named(
     assert [node.claimed is not None for node in others] == [False, True, False]
 
 
+def test_the_next_owner_reads_each_entry_at_once_when_the_owner_is_about_to_end(
+    made: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cluster.replica.heir", lambda nodes: "c")
+    owner = made("a")
+    with owner.serving() as (replica, _):
+        other, named = made("b"), made("c")
+        wait_until(lambda: named.named == "c" and other.named == "c")
+        assert named.journal.closely == 0
+        asyncio.run(replica.announce_end())
+        wait_until(lambda: named.journal.closely)
+    with named.serving():
+        wait_until(lambda: other.known[-1:] == ["c"])
+    assert [node.journal.closely for node in (owner, other, named)] == [0, 0, 1]
+
+
+def test_a_standby_reads_as_usual_again_when_another_node_took_over(
+    made: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cluster.replica.heir", lambda nodes: "b")
+    owner = made("a")
+    with owner.serving() as (replica, _):
+        standby = made("b")
+        wait_until(lambda: standby.named == "b")
+        asyncio.run(replica.announce_end())
+        wait_until(lambda: standby.journal.closely)
+        owner.journal.partition.put(encode(Kind.CLAIM, 0, 0, payload=b'{"node": "d"}'))
+        wait_until(lambda: standby.known[-1:] == ["d"])
+        wait_until(lambda: standby.journal.ended == 1)
+
+
 def test_a_node_with_the_later_claim_knows_no_other_owner(made: Callable[..., Node]) -> None:
     """Or two standbys that claimed at once would pass clients on to each other."""
     with made("a").serving():

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.log_core.batch._appender import Appender
 from penstock.log_core.state.tables import Tables
-from penstock.router.authentication import login_limit
+from penstock.router.authentication import login_limit, passwords
 from penstock.router.authentication import users as auth
 from penstock.router.authentication.login_limit import LoginLimit
 from penstock.router.authentication.passwords import (
@@ -26,6 +26,7 @@ from penstock.router.authentication.passwords import (
     rabbitmq_hash,
     verify_password,
 )
+from penstock.router.authentication.scram import Verifier
 from penstock.router.authentication.users import AuthOptions, Users
 from penstock.router.authorization.identity import Identity
 from penstock.router.authorization.permissions import Authorizer, Permission
@@ -321,6 +322,28 @@ def test_new_hashes_are_slow_salted_and_verify() -> None:
     assert first != second and is_slow(first)
     assert verify_password(first, b"x") and not verify_password(first, b"y")
     assert not verify_password(DUMMY, b"")
+
+
+def test_only_a_right_password_is_known_without_scrypt(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = hash_password(b"x")
+    derived: list[bytes] = []
+    proved: list[bytes] = []
+
+    def derive(password: bytes, *_: object) -> bytes:
+        derived.append(password)
+        return b""
+
+    def matches(verifier: Verifier, password: bytes) -> bool:
+        proved.append(password)
+        return by_keys(verifier, password)
+
+    by_keys = Verifier.matches
+    monkeypatch.setattr(passwords, "_derive", derive)
+    monkeypatch.setattr(Verifier, "matches", matches)
+    assert verify_password(stored, b"x") and derived == []
+    for each in (stored, stored.partition(";")[0], DUMMY):
+        assert not verify_password(each, b"y")
+    assert derived == [b"y"] * 3 and proved == [b"x", *[b"y"] * 3]
 
 
 def test_a_default_user_who_was_deleted_does_not_come_back() -> None:

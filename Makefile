@@ -96,6 +96,10 @@ bench-shovels: $(STAMPS)/extras kernels peers  ## measure a shovel beside Rabbit
 bench-cluster-takeovers: $(STAMPS)/extras kernels peers  ## measure how long nothing is confirmed when a node fails: TIMES=10 (needs Java and Maven)
 	$(BIN)/python -m bench.cluster_takeovers --times $(or $(TIMES),10) $(ARGS)
 
+.PHONY: bench-cluster-kafka
+bench-cluster-kafka: $(STAMPS)/extras kernels  ## measure what settings of Kafka do to the time of lone confirms (needs Java and Maven)
+	$(BIN)/python -m bench.kafka_remedies $(ARGS)
+
 .PHONY: bench-cluster-rebuild
 bench-cluster-rebuild: $(STAMPS)/extras kernels  ## measure how long a standby makes a folder anew: GIB=10 (needs Java and Maven)
 	$(BIN)/python -m bench.cluster_rebuild --gib $(or $(GIB),10) $(ARGS)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import quantiles
 from typing import Any
@@ -62,11 +62,14 @@ def servers_of(brokers: Sequence[Kafka]) -> str:
     return ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)
 
 
-def make_topic(brokers: Sequence[Kafka], topic: str) -> None:
-    """A topic as penstock makes its own: one partition, three copies, two in sync."""
+def make_topic(
+    brokers: Sequence[Kafka], topic: str, *, copies: int = 3, config: Mapping[str, str] | None = None
+) -> None:
+    """A topic as penstock makes its own: one partition, three copies, two in sync; with further settings."""
     admin = AdminClient({"bootstrap.servers": servers_of(brokers)})
     admin.list_topics(timeout=60)
-    new = NewTopic(topic, num_partitions=1, replication_factor=3, config={"min.insync.replicas": "2"})
+    settings = {"min.insync.replicas": "2", **(config or {})}
+    new = NewTopic(topic, num_partitions=1, replication_factor=copies, config=settings)
     admin.create_topics([new])[topic].result()
 
 

@@ -132,14 +132,16 @@ def make_brokers(
     users: Mapping[str, str] | None = None,
     *,
     notes_requests: bool = False,
+    options: tuple[str, ...] = (),
 ) -> list[Kafka]:
     """Brokers that are started together by `launch`, then waited for; `doors` of each of them.
 
-    `users`: passwords of those that log in by SCRAM. `notes_requests`: as of `Kafka`.
+    `users`: passwords of those that log in by SCRAM. `notes_requests`: as of `Kafka`. `options`: further
+    lines of their configuration.
     """
     quorum = {number: free_port() for number in range(1, count + 1)}
     cluster = cluster_id()
-    options = (f"default.replication.factor={count}", "broker.session.timeout.ms=4000")
+    options = (f"default.replication.factor={count}", "broker.session.timeout.ms=4000", *options)
     return [
         Kafka(
             folder / f"kafka-{number}",
@@ -183,9 +185,10 @@ def start_brokers(
     doors: Sequence[tuple[Door, ...]] = (),
     *,
     notes_requests: bool = False,
+    options: tuple[str, ...] = (),
 ) -> list[Kafka]:
-    """Brokers that serve; `ends` ends them."""
-    brokers = make_brokers(folder, jars, count, heap, doors, notes_requests=notes_requests)
+    """Brokers that serve; `ends` ends them. The rest: as of `make_brokers`."""
+    brokers = make_brokers(folder, jars, count, heap, doors, notes_requests=notes_requests, options=options)
     for broker in brokers:
         ends.callback(broker.kill9)  # without its majority, a broker does not stop by itself
         broker.launch()

@@ -17,13 +17,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
 import uvloop
 
+from penstock.protocols.net.connection_context import Limits
 from penstock.protocols.tls.contexts import Tls, TlsOptions
+from tests.support import echo
 from tests.support.certificates import Authority
 
 CHUNK = 256 * 1024
@@ -53,22 +56,35 @@ class Echo(asyncio.BufferedProtocol):
     abort = close
 
 
+class Bounce(echo.Echo):
+    """The same as a connection of the gateway."""
+
+    def on_open(self) -> None:
+        self.trusted = True
+
+    def received(self, buffer: bytearray, size: int) -> int:
+        if size <= 64:
+            self.out.write(memoryview(buffer)[:size])
+            self.dirty()
+        return size
+
+
 async def _serve(way: str, folder: Path, pipe: Pipe, stop: Callable[[], object]) -> None:
     pair = Authority(folder).server()
     tls = Tls(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)))
     loop = asyncio.get_running_loop()
-    layer = tls.layer()
-    factories: dict[str, tuple[Callable[[], asyncio.BaseProtocol], ssl.SSLContext | None]] = {
-        "plain": (Echo, None),
-        "ours": (lambda: layer(echo := Echo(), echo, loop, 65536), None),
-        "uvloop": (Echo, tls.context()),
-    }
-    factory, context = factories[way]
-    server = await loop.create_server(factory, "127.0.0.1", 0, ssl=context)
-    pipe.send(server.sockets[0].getsockname()[1])
-    await loop.run_in_executor(None, stop)
-    pipe.send(time.process_time())
-    server.close()
+    async with AsyncExitStack() as stack:
+        if way == "ours":
+            served = echo.EchoServer(Limits(greeting_timeout_s=3600.0), kind=Bounce, tls=tls.layer())
+            stack.push_async_callback(served.listener.drain, 0.0)
+            pipe.send(served.listener.port)
+        else:
+            context = tls.context() if way == "uvloop" else None
+            server = await loop.create_server(Echo, "127.0.0.1", 0, ssl=context)
+            stack.callback(server.close)
+            pipe.send(server.sockets[0].getsockname()[1])
+        await loop.run_in_executor(None, stop)
+        pipe.send(time.process_time())
 
 
 def _child(way: str, folder: Path, pipe: Pipe) -> None:

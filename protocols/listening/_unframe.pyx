@@ -12,8 +12,11 @@ are used: what is handled of a frame never reaches over `size`. Unlimited frame 
 no frame is ever collected; the packets within have their own limits.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
+
+from penstock.protocols.net.outbuffer cimport OutBuffer
 
 cdef enum:
     CONTINUATION = 0
@@ -23,6 +26,7 @@ cdef enum:
     PING = 9
     PONG = 10
     CONTROL_MAX = 125
+    HEADER_MAX = 10                 # of a frame that is not masked
 
 cdef enum:                      # where a `PacketFramer` is in a packet
     _FIRST = 0
@@ -31,20 +35,6 @@ cdef enum:                      # where a `PacketFramer` is in a packet
 
 
 cdef class Unframer:
-    cdef uint8_t _head[14]
-    cdef int _have              # bytes of the header so far
-    cdef bint _inside           # in a payload; `_left` of it are to come
-    cdef uint64_t _left
-    cdef uint8_t _mask[4]
-    cdef unsigned int _at       # of the mask: the next payload byte is masked with _mask[_at]
-    cdef int _opcode
-    cdef bint _message          # a message was begun and not yet finished
-    cdef uint8_t _control[125]
-    cdef int _control_size
-    cdef public object ping
-    cdef readonly object close
-    cdef readonly object fault
-
     def __cinit__(self):
         self._have = 0
         self._inside = False
@@ -55,13 +45,15 @@ cdef class Unframer:
         self._control_size = 0
 
     def feed(self, uint8_t[::1] buffer not None, Py_ssize_t size):
-        cdef uint8_t* bytes_ = NULL
-        cdef Py_ssize_t at = 0, out = 0, n
         if size < 0 or size > buffer.shape[0]:
             raise ValueError("size is outside the buffer")
+        return self.unframe(&buffer[0], size) if size else 0
+
+    cdef Py_ssize_t unframe(self, uint8_t* bytes_, Py_ssize_t size) except -1:
+        """`feed`."""
+        cdef Py_ssize_t at = 0, out = 0, n
         if size == 0 or self.fault is not None or self.close is not None:
             return 0
-        bytes_ = &buffer[0]
         while True:
             if not self._inside:
                 at += self._header(bytes_ + at, size - at)
@@ -190,15 +182,18 @@ cdef class Unframer:
 
 
 cdef class PacketFramer:
-    cdef int _state, _shift
-    cdef Py_ssize_t _rest       # of the packet's body, in _LENGTH what is known of it
-
     def __cinit__(self):
         self._state = _FIRST
 
     def frame(self, const unsigned char[::1] data not None):
-        cdef Py_ssize_t n = data.shape[0], i = 0, start = 0, step
-        cdef list parts = []
+        cdef OutBuffer out = OutBuffer()
+        if data.shape[0]:
+            self.frame_into(&data[0], data.shape[0], out)
+        return out.take()
+
+    cdef int frame_into(self, const uint8_t* data, Py_ssize_t n, OutBuffer out) except -1:
+        """`frame`, behind what `out` has."""
+        cdef Py_ssize_t i = 0, start = 0, step
         while i < n:
             if self._state == _FIRST:
                 i += 1
@@ -216,20 +211,38 @@ cdef class PacketFramer:
                 if self._rest == 0:
                     self._state = _FIRST
             if self._state == _FIRST:
-                parts.append(frame_header(BINARY, i - start))
-                parts.append(data[start:i])
+                write_frame(data + start, i - start, out)
                 start = i
         if start < n:
-            parts.append(frame_header(BINARY, n - start))
-            parts.append(data[start:])
-        return b"".join(parts)
+            write_frame(data + start, n - start, out)
+        return 0
+
+
+cdef int put_header(uint8_t* to, int opcode, Py_ssize_t size) noexcept:
+    """Write the header of a whole frame; how many bytes it has, 10 at most."""
+    cdef int i, more
+    to[0] = <uint8_t>(0x80 | opcode)
+    if size < 126:
+        to[1] = <uint8_t>size
+        return 2
+    more = 2 if size < 65536 else 8
+    to[1] = 126 if more == 2 else 127
+    for i in range(more):
+        to[2 + i] = <uint8_t>(size >> 8 * (more - 1 - i))
+    return 2 + more
+
+
+cdef int write_frame(const uint8_t* data, Py_ssize_t n, OutBuffer out) except -1:
+    """Put data[0:n] into `out` as one binary frame."""
+    cdef uint8_t* to = out.reserve(n + HEADER_MAX)
+    cdef int head = put_header(to, BINARY, n)
+    memcpy(to + head, data, n)
+    out.commit(head + n)
+    return 0
 
 
 def frame_header(int opcode, Py_ssize_t size):
+    cdef uint8_t head[HEADER_MAX]
     if size < 0:
         raise ValueError("a size is not negative")
-    if size < 126:
-        return bytes((0x80 | opcode, size))
-    if size < 65536:
-        return bytes((0x80 | opcode, 126)) + size.to_bytes(2, "big")
-    return bytes((0x80 | opcode, 127)) + size.to_bytes(8, "big")
+    return PyBytes_FromStringAndSize(<char*>head, put_header(head, opcode, size))

@@ -38,8 +38,8 @@ from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext
 from penstock.protocols.net.connection_info import Totals
 from penstock.protocols.net.tcp import do_not_pace
+from penstock.protocols.net.tls_transport import TlsTransport
 from penstock.protocols.tls.contexts import Layer
-from penstock.protocols.tls.transport import TlsTransport
 from penstock.subscriptions.fault_isolation import guarded
 
 if TYPE_CHECKING:
@@ -260,7 +260,8 @@ class Listener:
 
             protocol = WebSocketTransport(connection, self._websocket, self._loop)
         if self._tls is not None:
-            protocol = self._tls(protocol, connection, self._loop, self._context.limits.login_bytes)
+            tls, most = self._tls, self._context.limits.login_bytes
+            protocol = TlsTransport(protocol, connection, tls.context(), self._loop, most, tls.user_of)
         SocketTransport(self._loop, accepted, protocol)
 
     def _made(self, host: str, port: int, *, foreign: bool) -> Connection:

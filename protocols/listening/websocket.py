@@ -31,10 +31,13 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from penstock.protocols.listening._unframe import PacketFramer, Unframer, frame_header
+from penstock.protocols.listening._unframe import frame_header
+from penstock.protocols.listening._websocket_layer import WebSocketLayer
 from penstock.protocols.listening.websocket_rules import WebSocketRules
+from penstock.protocols.net._socket import SocketTransport
 from penstock.protocols.net.admitting.browser import own_host, same_origin
 from penstock.protocols.net.connection import Connection
+from penstock.protocols.net.tls_transport import TlsTransport
 
 __all__ = ["WebSocketTransport"]
 
@@ -42,60 +45,38 @@ _REQUEST_MAX: Final = 8192
 """Bytes of the whole request."""
 _CLOSE_WAIT_S: Final = 2.0
 """How long the peer's close frame is waited for."""
-_BINARY: Final = 2
 _CLOSE: Final = 8
 _PONG: Final = 10
 
 
-class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
+class WebSocketTransport(WebSocketLayer):
     """See the module text."""
 
     def __init__(
         self, connection: Connection, rules: WebSocketRules, loop: asyncio.AbstractEventLoop
     ) -> None:
-        asyncio.Transport.__init__(self)
+        super().__init__(connection, mqtt_packets=rules.mqtt_packets)
         self._connection = connection
         self._rules = rules
         self._loop = loop
-        self._below: asyncio.Transport
-        self._view: memoryview | None = None
         self._request = b""
-        self._open = False
-        """The handshake is done."""
-        self._closing = False
-        self._frames = Unframer()
-        self._packets = PacketFramer() if rules.mqtt_packets else None
         self._close_frame = frame_header(_CLOSE, 2) + (1000).to_bytes(2, "big")
         self._wait: asyncio.TimerHandle | None = None
 
     # Towards the socket
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._below = cast(asyncio.Transport, transport)
-        self._connection.connection_made(self)
+    def connection_made(self, transport: SocketTransport | TlsTransport) -> None:
+        self.below = transport
+        self._connection.connection_made(cast(asyncio.Transport, self))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closing = True
-        self._view = None
+        self.is_leaving = True
         if self._wait is not None:
             self._wait.cancel()
         self._connection.connection_lost(exc)
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        self._view = None  # or the connection could not enlarge what it refers to
-        self._view = self._connection.get_buffer(sizehint)
-        return self._view
-
-    def buffer_updated(self, nbytes: int) -> None:
-        view, self._view = self._view, None
-        assert view is not None
-        if self._open:
-            self._unframe(view, nbytes)
-        elif not self._closing:
-            self._handshake(bytes(view[:nbytes]))
-
     def eof_received(self) -> bool:
-        if not self._open:
+        if not self.is_open:
             self._connection.abort("the client ended the WebSocket handshake")
         return self._connection.eof_received()
 
@@ -105,19 +86,13 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def resume_writing(self) -> None:
         self._connection.resume_writing()
 
-    def _unframe(self, view: memoryview, nbytes: int) -> None:
-        frames = self._frames
-        payload = frames.feed(view, nbytes)
-        whole = nbytes == len(view)
-        del view
-        if not self._closing:
-            if whole:
-                self._connection.take_turns()
-            if self._connection.read_more(nbytes - payload) and payload:
-                self._connection.buffer_updated(payload)
+    # Called by the layer
+
+    def control(self) -> None:
+        frames = self.frames
         if frames.close is not None:
             self._peer_closed(frames.close)
-        elif self._closing:
+        elif self.is_leaving:
             pass
         elif frames.fault is not None:
             code, text = frames.fault
@@ -125,22 +100,23 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._connection.close(f"broken WebSocket frames: {text}")
         elif frames.ping is not None:
             if self._connection.writable:
-                self._below.write(frame_header(_PONG, len(frames.ping)) + frames.ping)
+                self.below.write(frame_header(_PONG, len(frames.ping)) + frames.ping)
             frames.ping = None
 
     def _peer_closed(self, payload: bytes) -> None:
-        if self._below.is_closing():
+        if self.below.is_closing():
             return
-        if not self._closing:
+        if not self.is_leaving:
             self._connection.eof_received()
-            self._below.write(frame_header(_CLOSE, len(payload)) + payload)
-            self._closing = True
-        self._below.close()
+            self.below.write(frame_header(_CLOSE, len(payload)) + payload)
+            self.is_leaving = True
+        self.below.close()
 
     # The handshake
 
-    def _handshake(self, data: bytes) -> None:
-        self._connection.read_more(len(data))
+    def handshake(self, data: bytes) -> None:
+        self._connection.bytes_in += len(data)
+        self._connection.within_login_bytes()
         self._request += data
         end = self._request.find(b"\r\n\r\n") + 4
         if end < 4:
@@ -157,19 +133,16 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
             answer = b"".join(http.data_to_send())
         else:
             answer = http.reject(HTTPStatus.BAD_REQUEST, "This is no HTTP request.\n").serialize()
-        if self._below.is_closing():
+        if self.below.is_closing():
             return
-        self._below.write(answer)
+        self.below.write(answer)
         if http.state is not State.OPEN:
             why = self._refusal or _chain(http.handshake_exc)
             self._connection.close(f"the WebSocket handshake failed: {why}")
             return
-        self._open = True
+        self.is_open = True
         if rest:
-            view = self._connection.get_buffer(-1)
-            view[: len(rest)] = rest
-            self._connection.bytes_in -= len(rest)  # counted above, and once more as frames
-            self._unframe(view, len(rest))
+            self.unframe_rest(rest)
 
     _refusal = ""
 
@@ -193,52 +166,44 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     # Towards the connection
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        if not self._open or self._closing:
-            return
-        if self._packets is not None:
-            self._below.write(self._packets.frame(data))
-        else:
-            self._below.writelines((frame_header(_BINARY, len(data)), data))
-
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         self.write(b"".join(list_of_data))
 
     def close(self) -> None:
-        if self._closing or self._below.is_closing():
+        if self.is_leaving or self.below.is_closing():
             return
-        self._closing = True
-        if not self._open:
-            self._below.close()
+        self.is_leaving = True
+        if not self.is_open:
+            self.below.close()
             return
-        self._below.write(self._close_frame)
-        if self._frames.fault is not None:
-            self._below.close()  # its close frame would not be understood
+        self.below.write(self._close_frame)
+        if self.frames.fault is not None:
+            self.below.close()  # its close frame would not be understood
             return
-        self._below.resume_reading()
-        self._wait = self._loop.call_later(_CLOSE_WAIT_S, self._below.close)
+        self.below.resume_reading()
+        self._wait = self._loop.call_later(_CLOSE_WAIT_S, self.below.close)
 
     def abort(self) -> None:
-        self._closing = True
-        self._below.abort()
+        self.is_leaving = True
+        self.below.abort()
 
     def is_closing(self) -> bool:
-        return self._closing or self._below.is_closing()
+        return self.is_leaving or bool(self.below.is_closing())
 
     def pause_reading(self) -> None:
-        self._below.pause_reading()
+        self.below.pause_reading()
 
     def resume_reading(self) -> None:
-        self._below.resume_reading()
+        self.below.resume_reading()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._below.set_write_buffer_limits(high, low)
+        self.below.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        return self._below.get_write_buffer_size()
+        return int(self.below.get_write_buffer_size())
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._below.get_extra_info(name, default)
+        return self.below.get_extra_info(name, default)
 
 
 def _chain(error: BaseException | None) -> str:

@@ -3,6 +3,7 @@
 from libc.stdint cimport uint8_t
 
 from penstock.log_core.segments._segment_file cimport Stretch
+from penstock.protocols.net._layer cimport Layer
 from penstock.protocols.net._poller cimport Poller
 from penstock.protocols.net._stream cimport QuickReader, Stream, Wire
 
@@ -19,6 +20,7 @@ cdef class SocketTransport(Wire):
     cdef object socket              # None: only its descriptor is known so far
     cdef Poller poller
     cdef Stream stream              # the protocol, if no layer lies between
+    cdef Layer layer                # the protocol, if it is one
     cdef int fd
     cdef bint direct                # the loop watches it, for reading
     cdef int rounds_alone           # of the poller's last ones, in which nobody else was ready

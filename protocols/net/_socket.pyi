@@ -7,6 +7,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+from penstock.protocols.net._layer import Layer
 from penstock.protocols.net._stream import QuickReader, Wire
 
 def accept(listening: int, most: int) -> list[tuple[int, str, int]]:
@@ -39,7 +40,7 @@ class SocketTransport(Wire):
         self,
         loop: asyncio.AbstractEventLoop,
         socket: socket.socket | int,
-        protocol: asyncio.BufferedProtocol,
+        protocol: asyncio.BufferedProtocol | Layer,
         early: Iterable[bytes] = (),
         unsaid: int = 0,
     ) -> None:

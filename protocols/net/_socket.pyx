@@ -20,6 +20,7 @@ from libc.string cimport memcpy, strerror
 
 from penstock.protocols.net._poller import poller_of
 from penstock.log_core.segments._segment_file cimport STRETCH_MOST, Stretch
+from penstock.protocols.net._layer cimport Layer
 from penstock.protocols.net._poller cimport Poller, Watched
 from penstock.protocols.net.outbuffer cimport OutBuffer
 
@@ -128,6 +129,7 @@ cdef class SocketTransport:
         self.poller = poller_of(loop)
         self.protocol = protocol
         self.stream = protocol if isinstance(protocol, Stream) else None
+        self.layer = protocol if isinstance(protocol, Layer) else None
         if isinstance(socket, int):
             self.fd = socket
         else:
@@ -222,6 +224,12 @@ cdef class SocketTransport:
             n = c_recv(self.fd, start, capacity, 0)
             if n > 0:
                 return stream.arrived(n)
+            return self.read_nothing(n, errno)
+        if self.layer is not None:
+            start = self.layer.place(&capacity)
+            n = c_recv(self.fd, start, capacity, 0)
+            if n > 0:
+                return self.layer.arrived(n)
             return self.read_nothing(n, errno)
         protocol = self.protocol
         buffer = protocol.get_buffer(-1)
@@ -318,6 +326,7 @@ cdef class SocketTransport:
     def _finish(self, exc):
         protocol, self.protocol = self.protocol, None
         self.stream = None
+        self.layer = None
         try:
             protocol.connection_lost(exc)
         finally:
@@ -353,7 +362,7 @@ cdef class SocketTransport:
         self.waiting.clear()
         self.waiting_size = self.head_sent = 0
         self.watch()
-        self.protocol = self.stream = None
+        self.protocol = self.stream = self.layer = None
         return self.as_socket(), unsent
 
     def is_closing(self):

@@ -18,10 +18,11 @@ cdef class QuickReader:             # what handles a read without a call into Py
     cdef Py_ssize_t answer(self, OutBuffer out, uint64_t written, uint64_t synced) except -2
 
 
-cdef class Wire(Watched):                    # a socket, as a stream uses it
+cdef class Wire(Watched):                    # a socket, or a layer on it, as a stream uses it
     cdef bint closing
     cdef Py_ssize_t waiting_size    # bytes that wait for the socket
     cdef bint sends_files           # `send_output` knows of stretches
+    cdef bint is_over(self) noexcept            # nothing that is sent goes out any more
     cpdef int send(self, bytes data) except -1
     cdef int send_output(self, OutBuffer out) except -1
 
@@ -35,7 +36,7 @@ cdef class Stream(Sink):
     cdef public QuickReader quick
     cdef public Py_ssize_t output_mark
     cdef readonly object transport
-    cdef Wire wire                  # the transport, if it is a socket itself
+    cdef Wire wire                  # the transport, if it is one
     cdef TickBase tick
     cdef readonly object loop
     cdef bytes rest

@@ -23,7 +23,7 @@ class QuickReader:
         """The result of a stream's read, for tests: bytes done with, or -1: `received` has to do it all."""
 
 class Wire(Watched):
-    """A transport that is a socket itself; `send` needs no call into Python."""
+    """A transport that is a socket, or a layer on one; to send needs no call into Python."""
 
     def send(self, data: bytes) -> int:
         """Send what is taken now, keep the rest; `data` is not copied. Returns 0."""

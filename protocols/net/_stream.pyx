@@ -65,6 +65,9 @@ cdef class QuickReader:
 
 
 cdef class Wire:
+    cdef bint is_over(self) noexcept:
+        return self.closing
+
     cpdef int send(self, bytes data) except -1:
         raise NotImplementedError
 
@@ -138,8 +141,6 @@ cdef class Stream(Sink):
             return 0
         size = PyBytes_GET_SIZE(self.rest) + nbytes
         self.rest = b""
-        if size == ARENA_SIZE and self.wire is None:
-            self.take_turns()
         if size <= SMALL_READ and self.tick.begin_read(self.last_read_at):
             try:
                 self.handle(arena, size)
@@ -294,7 +295,7 @@ cdef class Stream(Sink):
         if size:
             # Work that no receiver waits for comes behind the send.
             if wire is not None:
-                if wire.closing:
+                if wire.is_over():
                     self.out.drop()
                     size = 0
                 else:

@@ -291,17 +291,6 @@ class Connection(Stream, asyncio.BufferedProtocol):
 
     # Reading
 
-    def take_turns(self) -> None:
-        """There is more in the socket, and libuv would read on, up to 32 times: everybody else first."""
-        if not self._pause_reasons:
-            self.pause_reading("turn")
-            self.loop.call_soon(self.resume_reading, "turn")
-
-    def read_more(self, nbytes: int) -> bool:
-        """Count what a layer below has read and does not hand up; False: it was too much, or it is over."""
-        self.bytes_in += nbytes
-        return self.within_login_bytes()
-
     def within_login_bytes(self) -> bool:
         """Whether the peer may go on; it may not when it sent too much and is not known yet."""
         # Bytes of one read behind the login, which is being checked, are no part of it.

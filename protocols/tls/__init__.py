@@ -1,1 +1,1 @@
-"""TLS: contexts from the configured files (`contexts`), and the TLS layer of one connection (`transport`)."""
+"""TLS: contexts from the configured files (`contexts`). The layer of one connection is `net.tls_transport`."""

@@ -1,9 +1,9 @@
 """TLS of all listeners: contexts made from the configured files, and made anew when the files change.
 
-A listener puts a layer on each connection it accepts (`Tls.layer`), with the context in force then, so that a
-new certificate holds from the next connection on; those that are open keep theirs. `reload` makes all
-contexts before it swaps any: files that do not fit together (a certificate whose key is not there yet) leave
-the old ones in force.
+A listener puts a layer on each connection it accepts (`Tls.layer`, `net.tls_transport`), with the context in
+force then, so that a new certificate holds from the next connection on; those that are open keep theirs.
+`reload` makes all contexts before it swaps any: files that do not fit together (a certificate whose key is
+not there yet) leave the old ones in force.
 
 `login_name` says whom a client certificate stands for. Knows no protocol and no socket; the files are read in
 the loop's thread, a few KB at a time, at start and when they changed.
@@ -11,7 +11,6 @@ the loop's thread, a few KB at a time, at start and when they changed.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import ssl
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +19,19 @@ from typing import Any, Final, Literal, Protocol
 
 from penstock.errors import ConfigError
 from penstock.lazy_dataclass import dataclass
-from penstock.protocols.tls.transport import Secured, TlsTransport
 
 __all__ = ["Layer", "LoginFrom", "Tls", "TlsOptions", "login_name"]
 
-Layer = Callable[[asyncio.BufferedProtocol, Secured, asyncio.AbstractEventLoop, int], TlsTransport]
-"""Makes the TLS layer of a connection: above, connection, loop, handshake_bytes of `TlsTransport`."""
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """The part of TLS that a listener needs."""
+
+    context: Callable[[], ssl.SSLContext]
+    """Of a new connection."""
+    user_of: Callable[[Mapping[str, Any] | None], str | None]
+    """The user whom a verified client certificate names; None: nobody."""
+
 
 LoginFrom = Literal["distinguished_name", "common_name", "san_dns", "san_email", "san_uri"]
 
@@ -116,24 +122,14 @@ class Tls:
         return context if context is not None else self._make(alpn)
 
     def layer(self, *alpn: str) -> Layer:
-        """The layer that a listener puts between its sockets and its connections.
+        """For the layer that a listener puts between its sockets and its connections.
 
         Raises:
             ConfigError: as in the constructor.
 
         """
         self.context(*alpn)
-
-        def layer(
-            above: asyncio.BufferedProtocol,
-            connection: Secured,
-            loop: asyncio.AbstractEventLoop,
-            handshake_bytes: int,
-        ) -> TlsTransport:
-            context = self.context(*alpn)
-            return TlsTransport(above, connection, context, loop, handshake_bytes, self._user_of)
-
-        return layer
+        return Layer(lambda: self.context(*alpn), self._user_of)
 
     def _user_of(self, certificate: Mapping[str, Any] | None) -> str | None:
         return login_name(certificate, self.options.cert_login_from)

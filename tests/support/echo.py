@@ -76,6 +76,7 @@ class EchoServer:
         front_end: str = "amqp",
         option: str = "listen",
         buffers: Buffers | None = None,
+        kind: type[Echo] = Echo,
         **layers: Any,
     ) -> None:
         self.made: list[Echo] = []
@@ -87,7 +88,7 @@ class EchoServer:
         )
 
         def make() -> Connection:
-            self.made.append(Echo(context))
+            self.made.append(kind(context))
             return self.made[-1]
 
         self.make = make

@@ -18,6 +18,7 @@ from bench.connections.rows import ROWS, Row
 from penstock.protocols.amqp10.codec.frames import encode_frame
 from penstock.protocols.amqp10.codec.performatives import Accepted, Disposition, Flow, Source, Target
 from tests.support.brokers import Gateway
+from tests.support.certificates import Authority
 from tests.support.limits import LIMIT_S
 
 MESSAGES = 10_000
@@ -75,17 +76,22 @@ class Counted(Gateway):
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counted]:
-    with Counted(tmp_path_factory.mktemp("counted")) as gateway:
+    folder = tmp_path_factory.mktemp("counted")
+    cert, key = Authority(folder).server()
+    any_port = dict.fromkeys(("mqtt.tls_listen", "mqtt.ws_listen"), "127.0.0.1:0")
+    files = {"tls.cert_file": str(cert), "tls.key_file": str(key)}
+    with Counted(folder, settings=any_port | files) as gateway:
         yield gateway
 
 
-PLAIN = [row for row in ROWS if row.connections <= 2000 and row.layer == "tcp" and not row.flooded]
+_LISTENERS = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws"}
 
 
-@pytest.mark.parametrize("row", PLAIN, ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.connections <= 2000 and not row.flooded], ids=lambda row: row.name
+)
 def test_no_python_function_runs_per_message(row: Row, gateway: Counted) -> None:
-    port = gateway.amqp_port if row.protocol == "amqp" else gateway.mqtt_port
-    with opened(row, port) as clients:
+    with opened(row, gateway.ports["amqp" if row.protocol == "amqp" else _LISTENERS[row.layer]]) as clients:
         clients.run(0, messages=max(4 * row.publishers // row.copies, 10))
         gateway.begin()
         seen = clients.run(0, messages=MESSAGES // row.copies)

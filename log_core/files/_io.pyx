@@ -83,7 +83,6 @@ cdef uint64_t write_gathered(int fd, list batches, uint64_t offset, uint64_t ski
 
 
 cdef ssize_t pread_all(int fd, uint8_t* buffer, size_t size, uint64_t offset) noexcept nogil:
-    # The bytes read, fewer than `size` only at the end of the file; -1 and errno.
     cdef size_t done = 0
     cdef ssize_t got
     while done < size:

@@ -23,6 +23,8 @@ class KeyScan:
     """Places where what should be a batch was none, and was passed over."""
     reached: int
     """The LSN that the last `take` goes on with, as it found as much as it may; 0: it found all."""
+    counted: int
+    """Records that `pass_over` counted."""
     def __init__(
         self,
         lp: int,
@@ -50,6 +52,28 @@ class KeyScan:
         """0: not wanted, 1: wanted, 2: ask for each record. Raises ValueError for a key never listed."""
     def take(self, data: Buffer, offset: int, first: int, last: int, base: int) -> bytes:
         """Record numbers (LSN - base) of what is wanted, u32 each, ascending; high bit: ask."""
+
+    def pass_over(
+        self,
+        fd: int,
+        ends: Buffer,
+        offset: int,
+        first: int,
+        last: int,
+        base: int,
+        seconds: float,
+        counts: bool,
+    ) -> tuple[int, bool, list[tuple[int, bytes]]]:
+        """Read the slices of a file up to one where somebody is needed, without the interpreter's lock.
+
+        The first slice begins at `offset`, slice k ends at `ends[k]` (array of "Q"), each at the beginning
+        of a batch. The walk rests as long as it works, and ends after `seconds`.
+
+        With `counts` what is wanted is added to `counted`, as far as nobody need be asked about it.
+
+        Returns how many slices are done with; whether the next one has something that is wanted, or cannot
+        be read; and the key blocks there that nobody decided about: decide about each, and go on.
+        """
 
     def places_of_batches(self) -> list[int]:
         """With a content: where in the data each entry's batch begins, or the block that it is in."""

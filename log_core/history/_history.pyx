@@ -18,12 +18,14 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, nanosleep, timespec
 
 from penstock.log_core.batch._batch cimport (
     BATCH_ALIGN, BATCH_HEADER, F_DELAYED, F_HALF, F_LIST, KIND_BLOCK, KIND_RECORDS, RECORD_HEADER, BatchHeader,
     Found, RecordHeader, check_batch, columns_size,
 )
 from penstock.log_core.batch._blocks cimport Walker
+from penstock.log_core.files._io cimport pread_all
 from penstock.log_core.history._content cimport Content
 
 cdef enum:
@@ -39,6 +41,19 @@ cdef struct Place:
     uint8_t* key
     uint32_t size
     uint8_t verdict
+
+
+cdef double monotonic() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return now.tv_sec + 1e-9 * now.tv_nsec
+
+
+cdef void rest(double seconds) noexcept nogil:
+    cdef timespec time
+    time.tv_sec = <long>seconds
+    time.tv_nsec = <long>(1e9 * (seconds - <double>time.tv_sec))
+    nanosleep(&time, NULL)
 
 
 @cython.final
@@ -62,6 +77,9 @@ cdef class KeyScan:
     cdef uint64_t floor              # records below it are wanted by retention feeds only
     cdef uint64_t* starts            # by feed id: where a retention feed begins; 0: it is none's
     cdef uint32_t feeds              # entries of `starts`
+    cdef uint8_t* slice              # what `pass_over` read last
+    cdef size_t slice_room
+    cdef readonly uint64_t counted   # records that `pass_over` counted
 
     def __cinit__(self, uint32_t lp, uint64_t floor=0, retention_feeds=(), Content content=None, size_t most=0):
         cdef uint32_t feed
@@ -91,6 +109,7 @@ cdef class KeyScan:
         free(self.entries)
         free(self.offsets)
         free(self.starts)
+        free(self.slice)
 
     cdef bint is_kept(self, const RecordHeader* record, uint64_t lsn, const uint32_t* lists) noexcept nogil:
         # Whether some retention wants a record.
@@ -283,17 +302,21 @@ cdef class KeyScan:
 
     def unknown(self, const uint8_t[::1] data not None, size_t offset, uint64_t first, uint64_t last, uint64_t base):
         cdef int failed
-        cdef size_t i
-        cdef uint64_t h
-        cdef size_t at
-        cdef list found = []
         if data.shape[0] == 0:
-            return found
+            return []
         self.pending_count = 0
         with nogil:
             failed = self.walk(&data[0], <size_t>data.shape[0], offset, first, last, base, False)
         if failed:
             raise MemoryError()
+        return self.listed()
+
+    cdef list listed(self):
+        # The key blocks that a walk met which nobody decided about.
+        cdef size_t i
+        cdef uint64_t h
+        cdef size_t at
+        cdef list found = []
         for i in range(self.pending_count):
             h = self.pending[i]
             at = <size_t>(h ^ (h >> 32)) & self.mask
@@ -303,6 +326,53 @@ cdef class KeyScan:
             self.places[at].verdict = NO
             found.append((self.places[at].key[0], self.places[at].key[1:self.places[at].size]))
         return found
+
+    def pass_over(self, int fd, const uint64_t[::1] ends not None, uint64_t offset, uint64_t first, uint64_t last,
+                  uint64_t base, double seconds, bint counts):
+        cdef size_t passed = 0, size, damaged
+        cdef uint8_t* room
+        cdef int failed = 0
+        cdef bint met = False
+        cdef double began = monotonic(), now, until
+        until = began + seconds
+        self.pending_count = 0
+        with nogil:
+            while passed < <size_t>ends.shape[0]:
+                size = <size_t>(ends[passed] - offset)
+                if size > self.slice_room:
+                    room = <uint8_t*>realloc(self.slice, size)
+                    if room == NULL:
+                        failed = -1
+                        break
+                    self.slice, self.slice_room = room, size
+                if pread_all(fd, self.slice, size, offset) != <ssize_t>size:
+                    met = True
+                    break
+                failed = self.walk(self.slice, size, 0, first, last, base, False)
+                if failed or self.pending_count:
+                    break
+                damaged = self.damaged
+                self.count = 0
+                self.asks = False
+                self.reached = 0
+                failed = self.walk(self.slice, size, 0, first, last, base, True)
+                if failed:
+                    break
+                if self.count and (self.asks or not counts):
+                    self.damaged = damaged  # whoever looks at the slice counts them
+                    met = True
+                    break
+                self.counted += self.count
+                offset = ends[passed]
+                passed += 1
+                now = monotonic()
+                if now >= until:
+                    break
+                rest(now - began)
+                began = monotonic()
+        if failed:
+            raise MemoryError()
+        return passed, met, self.listed()
 
     def decide(self, uint8_t enc, bytes key not None, int verdict):
         cdef uint64_t h

@@ -1,9 +1,10 @@
 """Search by content: records of the log by time, place, and byte strings in their properties and bodies.
 
-A search goes over the segments that are there, in slices, on a thread of its own, which rests half of the
-time; what retention has let go of is found as long as it lies there. The loop decides about key blocks, and
-is handed what was found, a few records at a time. It ends by itself when it has read, or worked, as much as
-it may, and says where another one goes on. So nothing is kept for a search between two requests.
+A search goes over the segments that are there, in slices, on a thread of its own. The thread rests half of
+the time. As long as it finds nothing it takes the interpreter's lock ten times a second. What retention has
+let go of is found as long as it lies there. The loop decides about key blocks, and is handed what was found,
+a few records at a time. A search ends by itself when it has read, or worked, as much as it may, and says
+where another one goes on. So nothing is kept for a search between two requests.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import field
 from itertools import groupby
 from operator import itemgetter
 from typing import Final
@@ -25,14 +29,17 @@ from penstock.log_core.files.layout import WAL_HEAD_BYTES
 from penstock.log_core.history._content import Content
 from penstock.log_core.history._history import KeyScan
 from penstock.log_core.history.key_walk import KeyWalk, Matcher, Stopped, batches_of
-from penstock.log_core.segments.segment import Segment, Segments
+from penstock.log_core.segments.segment import Marks, Segments
 from penstock.log_core.threads.pool import Pool
 
 __all__ = ["ContentSearches", "Reached", "SearchLimits"]
 
 _LOG: Final = logging.getLogger("penstock.log")
-_SLICE_BYTES: Final = 1 << 20
+_SLICE_BYTES: Final = 1 << 18
 """Read and searched at once; more for a batch that is larger."""
+_TURN_S: Final = 0.1
+"""The thread looks so often whether the log closes. It takes the interpreter's lock for that, which the loop
+waits for: the thread may have it and get no core."""
 _FOUND_AT_ONCE: Final = 32
 """Records that the loop is handed in one go."""
 _THREADS: Final = 2
@@ -127,6 +134,22 @@ def _step_back() -> None:
             os.sched_setscheduler(threading.get_native_id(), os.SCHED_BATCH, os.sched_param(0))
 
 
+@dataclass(slots=True)
+class _Slices:
+    """The parts of a segment's file that are searched."""
+
+    begin: int
+    """Where the first one begins."""
+    ends: array[int] = field(default_factory=lambda: array("Q"))
+    """Where each ends, and the next one begins."""
+    behind: list[tuple[int, int]] = field(default_factory=list)
+    """The LSN behind each, and about its time (ms)."""
+
+    def begin_of(self, number: int) -> int:
+        """Where one begins, or the end of all."""
+        return self.ends[number - 1] if number else self.begin
+
+
 class _Search:
     """One of them; `_told` on the loop, everything else on its thread."""
 
@@ -151,50 +174,78 @@ class _Search:
 
     def run(self) -> Reached:
         """Search. Raises OSError, Stopped, Undecided."""
-        reached, ends_at = self._reached, time.monotonic() + self._limits.seconds
+        ends_at = time.monotonic() + self._limits.seconds
         for segment in self._live:
             if segment.next_lsn <= self._first or segment.end <= WAL_HEAD_BYTES:
                 continue
             if segment.base_lsn >= self._last:
                 break
-            began = time.monotonic()
-            for data, behind, time_ms in self._slices(segment):
-                if self._walk.stopped:
-                    raise Stopped
-                reached.nbytes += len(data)
-                reached.time_ms = time_ms
-                with memoryview(data) as view:
-                    self._look(view, segment.base_lsn)
-                if self._enough:
-                    return reached
-                reached.lsn = max(reached.lsn, behind)
-                now = time.monotonic()
-                if reached.nbytes >= self._limits.nbytes or now >= ends_at:
-                    return reached
-                time.sleep(now - began)
-                began = time.monotonic()
-        reached.lsn = self._last
-        return reached
+            try:
+                with self._segments.swap:  # the file and its index belong together
+                    fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+                    marks, end = self._segments.marks_of(segment), segment.end
+                    behind = segment.next_lsn, segment.max_ts
+            except FileNotFoundError:
+                continue  # retention let go of it in the meantime
+            with contextlib.closing(os.fdopen(fd, "rb", buffering=0)):
+                if self._over(segment.base_lsn, fd, self._slices(marks, end, behind), ends_at):
+                    return self._reached
+        self._reached.lsn = self._last
+        return self._reached
 
-    def _slices(self, segment: Segment) -> Iterator[tuple[bytes, int, int]]:
-        """The bytes of a segment that are looked at, the LSN behind them, and about their time (ms)."""
-        try:
-            with self._segments.swap:  # the file and its index belong together
-                fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
-                end, marks, behind = segment.end, self._segments.marks_of(segment), segment.next_lsn
-        except FileNotFoundError:
-            return  # retention let go of it in the meantime
-        with contextlib.closing(os.fdopen(fd, "rb", buffering=0)) as file:
-            at = marks.offset_of(self._first)
-            bounds = zip(marks.offsets, marks.lsns, marks.times, strict=False)
-            for offset, lsn, time_ms in (*bounds, (end, behind, segment.max_ts)):
-                if offset < at + _SLICE_BYTES and offset < end:
-                    continue
-                data = os.pread(file.fileno(), offset - at, at)
-                yield data, lsn, time_ms
-                if lsn >= self._last:
-                    return
-                at = offset
+    def _slices(self, marks: Marks, end: int, behind: tuple[int, int]) -> _Slices:
+        """The parts of a segment that are looked at; `behind`: LSN and time at its end."""
+        slices = _Slices(marks.offset_of(self._first))
+        at = slices.begin
+        bounds = zip(marks.offsets, zip(marks.lsns, marks.times, strict=False), strict=False)
+        for offset, mark in (*bounds, (end, behind)):
+            if offset < min(at + _SLICE_BYTES, end):
+                continue
+            if offset >= end:  # an index that grows meanwhile may lead further
+                offset, mark = end, behind
+            slices.ends.append(offset)
+            slices.behind.append(mark)
+            if offset == end or mark[0] >= self._last:
+                break
+            at = offset
+        return slices
+
+    def _over(self, base: int, fd: int, slices: _Slices, ends_at: float) -> bool:
+        """Search a segment; whether the search ends in it."""
+        reached, scan, done = self._reached, self._scan, 0
+        while done < len(slices.ends):
+            if self._walk.stopped:
+                raise Stopped
+            at, before = slices.begin_of(done), scan.counted
+            # The slice that reaches the limit is searched, too.
+            behind = bisect_left(slices.ends, at + self._limits.nbytes - reached.nbytes, done) + 1
+            seconds = min(ends_at - time.monotonic(), _TURN_S)
+            passed, met, unknown = scan.pass_over(
+                fd, slices.ends[done:behind], at, self._first, self._last, base, seconds,
+                self._found is None,
+            )  # fmt: skip
+            reached.count += scan.counted - before
+            reached.damaged = scan.damaged
+            if unknown:
+                self._walk.decide(unknown)
+            elif met:
+                began, at = time.monotonic(), slices.begin_of(done + passed)
+                with memoryview(os.pread(fd, slices.ends[done + passed] - at, at)) as data:
+                    self._look(data, base)
+                if self._enough:
+                    reached.nbytes += slices.ends[done + passed] - slices.begin_of(done)
+                    reached.time_ms = slices.behind[done + passed][1]
+                    return True
+                passed += 1
+                time.sleep(time.monotonic() - began)
+            if passed:
+                reached.nbytes += slices.begin_of(done + passed) - slices.begin_of(done)
+                done += passed
+                lsn, reached.time_ms = slices.behind[done - 1]
+                reached.lsn = max(reached.lsn, lsn)
+                if reached.nbytes >= self._limits.nbytes or time.monotonic() >= ends_at:
+                    return True
+        return False
 
     def _look(self, data: memoryview, base: int) -> None:
         """Hand on what is found in a slice."""

@@ -63,13 +63,17 @@ class KeyWalk:
         """The wanted entries there, as `KeyScan.take` has them, unmarked. Raises Stopped, Undecided."""
         scan = self._scan
         while unknown := scan.unknown(data, offset, first, last, base):
-            self.ask(self._decide, unknown)
-            for enc, key in unknown:
-                scan.decide(enc, key, self._verdicts[enc, key])
+            self.decide(unknown)
         entries = scan.take(data, offset, first, last, base)
         if scan.keys > _KEYS_MAX:
             scan.clear()
         return self._asked(data, offset, base, entries) if scan.asks else entries
+
+    def decide(self, unknown: list[tuple[int, bytes]]) -> None:
+        """Tell the scan about these key blocks. Raises Stopped, Undecided."""
+        self.ask(self._decide, unknown)
+        for enc, key in unknown:
+            self._scan.decide(enc, key, self._verdicts[enc, key])
 
     def _asked(self, view: memoryview, offset: int, base: int, entries: bytes) -> bytes:
         """Without those of the records to be asked about that are not wanted."""

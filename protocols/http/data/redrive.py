@@ -1,13 +1,14 @@
 """POST queues/Q/redrive: dead letters of a queue go back to where they died.
 
     {"max": 1000, "to": QUEUE, "dry_run": false,
-     "reason": "rejected" | "expired" | "maxlen" | "delivery_limit"}
+     "reason": "rejected" | "expired" | "maxlen" | "delivery_limit", "ids": ["0:4711", ...]}
 
     {"messages": [{"id": ..., "to": ..., "reason": ...}], "left": 3}
 
 A move is one atomic unit, publish and removal; what is no dead letter, or died otherwise, stays in its
-place, unmarked, and so does all with `dry_run`. How a letter died is forgotten (`x-death` and what else the
-broker wrote), and so is who published it. Without `to` it goes to the queue that it died in last.
+place, unmarked, and so does all with `dry_run`. With `ids` nothing else moves: those that a trial listed.
+How a letter died is forgotten (`x-death` and what else the broker wrote), and so is who published it.
+Without `to` it goes to the queue that it died in last.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.lazy_dataclass import dataclass
+from penstock.protocols.http.data.live.sse import position_of
 from penstock.protocols.http.data.publishing.bodies import Outgoing
 from penstock.protocols.http.data.publishing.destinations import Destination, Run, ready
 from penstock.protocols.http.data.pulling.polls import Polls
@@ -32,7 +34,7 @@ __all__ = ["Redrive"]
 MOST: Final = Whole(1000, 1, 1000)
 _BYTES_MAX: Final = 16 << 20
 REASONS: Final = ("rejected", "expired", "maxlen", "delivery_limit")
-_FIELDS: Final = ("max", "reason", "to", "dry_run")
+_FIELDS: Final = ("max", "reason", "to", "dry_run", "ids")
 
 
 @dataclass(slots=True)
@@ -68,11 +70,14 @@ class Redrive:
             raise HttpError(400, "bad_field", "to: the name of a queue")
         if reason is not None and reason not in REASONS:
             raise HttpError(400, "bad_field", f"reason: one of {', '.join(REASONS)}")
+        ids = _positions(body["ids"]) if "ids" in body else None
         access.accepting(vhost, access.identity(request))
         deliveries = await self._polls.take(request, queue, most, 0, bytes_max=_BYTES_MAX)
         letters: list[_Letter] = []
         try:
             for one in deliveries:
+                if ids is not None and one.record.lsn not in ids:
+                    continue
                 letter = self._letter(one, to, reason)
                 if letter is not None:
                     letters.append(letter)
@@ -119,6 +124,13 @@ class Redrive:
             properties["headers"] = kept
         message = Outgoing(shown.body, None, properties)
         return _Letter(delivery, str(to or of), str(died or ""), message)
+
+
+def _positions(ids: object) -> frozenset[int]:
+    """Those of messages with these ids. Raises HttpError 400."""
+    if not isinstance(ids, list) or not 1 <= len(ids) <= MOST.most:
+        raise HttpError(400, "bad_field", f"ids: 1 to {MOST.most} ids of messages")
+    return frozenset(map(position_of, ids))
 
 
 def _put_back(queue: Queue, deliveries: list[Delivery]) -> None:

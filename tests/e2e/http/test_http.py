@@ -287,7 +287,14 @@ def test_dead_letters_go_back_to_where_they_died(
     assert http.post(path, json={"reason": "expired"}).json() == {"messages": [], "left": 3}
     dry = http.post(path, json={"dry_run": True}).json()
     assert ([one["to"] for one in dry["messages"]], dry["left"]) == ([f"{queue}-a", f"{queue}-b"], 3)
-    assert http.post(path, json={"max": 1}).json() == {"messages": dry["messages"][:1], "left": 0}
+    # Only what is named moves, though others are before it; a name of what is gone moves nothing.
+    (first, second) = (one["id"] for one in dry["messages"])
+    named = {"ids": [second], "dry_run": True}
+    assert http.post(path, json=named).json() == {"messages": dry["messages"][1:], "left": 3}
+    assert http.post(path, json={"ids": [first, "0:999999"]}).json() == {
+        "messages": dry["messages"][:1], "left": 2,
+    }  # fmt: skip
+    assert http.post(path, json={"ids": [first]}).json() == {"messages": [], "left": 2}
     (back,) = pull(http, f"{queue}-a")
     assert (back["value"], back["message_id"], back["headers"]) == ("a", "a", {"shop": "north"})
     assert http.delete(f"streams/{queue}-b").json()["code"] == "wrong_mode"
@@ -300,7 +307,15 @@ def test_dead_letters_go_back_to_where_they_died(
     assert [(one["value"], one["deliveries"], one["redelivered"]) for one in pull(http, dead)] == [
         ("alive", 1, False)
     ]
-    for bad in ({"max": 0}, {"reason": "x"}, {"to": 1}, {"limit": 1}):
+    for bad in (
+        {"max": 0},
+        {"reason": "x"},
+        {"to": 1},
+        {"limit": 1},
+        {"ids": []},
+        {"ids": ["x"]},
+        {"ids": "0:1"},
+    ):
         assert http.post(path, json=bad).json()["code"] == "bad_field"
     api.close()
 

@@ -193,6 +193,13 @@ def redrive() -> Json:
                 "reason": {"enum": list(redrive_handler.REASONS)},
                 "to": TEXT,
                 "dry_run": {"type": "boolean", "default": False},
+                "ids": {
+                    "type": "array",
+                    "items": {"type": "string", "pattern": "^0:[0-9]{1,19}$"},
+                    "minItems": 1,
+                    "maxItems": redrive_handler.MOST.most,
+                    "description": "Nothing else moves.",
+                },
             },
             closed=True,
         ),

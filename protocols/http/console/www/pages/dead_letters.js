@@ -69,19 +69,17 @@ function One({ names: [vhost, name] }) {
         post(`${target}/redrive`, { ...wanted, dry_run: true }),
         post(`${target}/peek`, { max: Math.min(wanted.max, 100) }),
       ]);
-      // A trial leaves everything, so `left` is how many were looked at: what came behind them is not for this move.
-      setPreview({
-        wanted: { ...wanted, max: would.left }, would: would.messages, seen: new Map(seen.messages.map((one) => [one.id, one])),
-      });
+      setPreview({ wanted, would: would.messages, seen: new Map(seen.messages.map((one) => [one.id, one])) });
     } catch (refusal) {
       setError(refusal.message);
       setPreview(null);
     }
   };
   const move = async () => {
-    const done = await post(`${target}/redrive`, preview.wanted);
-    const listed = new Set(preview.would.map((one) => one.id));
-    setMoved({ ...done, others: done.messages.filter((one) => !listed.has(one.id)).length });
+    // Only what is listed moves; messages that came back meanwhile may be before it, so more are looked at.
+    const ids = preview.would.map((one) => one.id);
+    const done = await post(`${target}/redrive`, { ...preview.wanted, max: MOST, ids });
+    setMoved({ moved: done.messages.length, gone: ids.length - done.messages.length });
     setPreview(null);
   };
   return html`<div><h1>${t("Dead letters in {name}", { name })}</h1>
@@ -94,8 +92,8 @@ function One({ names: [vhost, name] }) {
     </form>
     ${error && html`<p class="notice bad" role="alert">${error}</p>`}
     ${moved && html`<p class="notice" role="status">${
-      t("{n} moved. {left} of those looked at stayed.", { n: count(moved.messages.length), left: count(moved.left) })}${
-      moved.others > 0 && t(" {n} of them took the place of listed ones that somebody else had taken.", { n: count(moved.others) })}</p>`}
+      t("{n} moved.", { n: count(moved.moved) })}${
+      moved.gone > 0 && t(" {n} of those listed were gone from the queue.", { n: count(moved.gone) })}</p>`}
     ${preview && html`
       <h2>${t("Messages that would move")}</h2>
       <${Rows} label=${t("Messages that would move")} rows=${preview.would} empty=${t("Nothing: no message here is such a dead letter.")} columns=${[

@@ -11,7 +11,7 @@ import { t } from "./words.js";
  */
 export function Messages({ of, vhost, empty = t("Nothing is ready."), past = false, queue }) {
   return html`<${Rows} label=${t("Messages")} rows=${of} empty=${empty} columns=${[
-    [t("Position"), (one) => html`<a href=${link("search", [vhost, one.id], { queue })}>${one.id}</a>`], [t("Published"), (one) => html`<${Time} at=${one.published_at} />`],
+    [t("Position"), (one) => html`<a href=${link("search", [vhost, one.id], { queue })}>${one.id}</a>`], [t("Published", {}, "at"), (one) => html`<${Time} at=${one.published_at} />`],
     [t("Exchange"), (one) => one.exchange || t("(default exchange)")], [t("Routing key"), (one) => one.routing_key],
     ...(past ? [] : [[t("Delivered before"), (one) => (one.deliveries ? t("{n} times", { n: count(one.deliveries) }) : one.redelivered ? t("yes") : t("no"))]]),
     [t("Headers"), (one) => html`<${Data} value=${one.headers} />`],

@@ -63,7 +63,8 @@ const whole = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
 const fine = new Intl.NumberFormat(language, { maximumFractionDigits: 1 });
 
 export const count = (value) => (typeof value === "number" ? whole.format(value) : "–");
-export const rate = (details) => `${fine.format(details?.rate ?? 0)}/s`;
+export const tenths = (value) => (typeof value === "number" ? fine.format(value) : "–");
+export const rate = (details) => `${tenths(details?.rate ?? 0)}/s`;
 
 export function bytes(value) {
   if (typeof value !== "number") return "–";
@@ -106,7 +107,7 @@ export function Data({ value }) {
 
 /** Names and values, one below the other. @param {{rows: [string, any][]}} props */
 export function Facts({ rows }) {
-  return html`<div class="scroll"><table><tbody>
+  return html`<div class="scroll"><table class="facts"><tbody>
     ${rows.map(([name, value]) => html`<tr><th scope="row">${name}</th><td>${value}</td></tr>`)}
   </tbody></table></div>`;
 }

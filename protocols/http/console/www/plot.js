@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef } from "./vendor/preact.js";
 import { change, usePlace } from "./location.js";
-import { count } from "./parts.js";
+import { count, tenths } from "./parts.js";
 import { language, t, timeLocale } from "./words.js";
 
 /**
@@ -78,7 +78,7 @@ export function Plot({ title, of, names, rates = false }) {
     const { uPlot } = /** @type {any} */ (window);
     plot.current = new uPlot({
       width: box.current.clientWidth || 600, height: 200, cursor: { show: false }, legend: { show: false },
-      axes: [language === "en" ? axis : { ...axis, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 60, values: (_, ticks) => ticks.map((one) => Intl.NumberFormat(language, { notation: "compact" }).format(one)) }],
+      axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 60, values: (_, ticks) => ticks.map((one) => Intl.NumberFormat(language, { notation: "compact" }).format(one)) }],
       scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 0, 1) * 1.1] } },
       series: [{}, ...names.map((_, at) => ({
         stroke: resolved(`--curve-${at + 1}`), width: 2, dash: DASHES[at], points: { show: false },
@@ -103,7 +103,7 @@ export function Plot({ title, of, names, rates = false }) {
     <details><summary>${t("As a table")}</summary><div class="scroll"><table>
       <thead><tr><th scope="col">${t("Time")}</th>${names.map(([, label]) => html`<th scope="col" class="number">${label}</th>`)}</tr></thead>
       <tbody>${times.map((time, row) => html`<tr><td>${clock(time)}</td>
-        ${columns.map((column) => html`<td class="number">${column[row] == null ? "–" : count(column[row])}</td>`)}</tr>`)}
+        ${columns.map((column) => html`<td class="number">${rates ? tenths(column[row]) : count(column[row])}</td>`)}</tr>`)}
       </tbody>
     </table></div></details>
   </figure>`;

@@ -24,7 +24,7 @@ export default function Delayed({ query, vhosts }) {
         [t("Due"), (one) => html`<${Time} at=${one.due_at} exact />`],
         [t("Exchange"), (one) => one.exchange || t("(default exchange)")], [t("Routing key or topic"), (one) => one.topic ?? one.routing_key],
         [t("Protocol"), (one) => one.protocol], [t("Size"), (one) => bytes(one.size), "number"],
-        [t("Published"), (one) => html`<${Time} at=${one.scheduled_at} />`],
+        [t("Published", {}, "at"), (one) => html`<${Time} at=${one.scheduled_at} />`],
         [t("Actions"), (one) => one.may_cancel && html`<${Action} label=${t("Delete")} title=${t("Delete the delayed message")} danger
           text=${t("The message to {place} never comes.", { place: one.topic ?? (one.routing_key || one.exchange) })} run=${() => remove(path(target, one.id))} />`],
       ]} />

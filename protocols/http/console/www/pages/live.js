@@ -60,7 +60,7 @@ export default function Live({ user, query, vhosts }) {
       ${of === "exchange" && html`<label><span>${t("Exchange")}</span><input name="name" required defaultValue=${query.name ?? "amq.topic"} /></label>
         <label><span>${t("Routing keys")}</span><input name="pattern" defaultValue=${query.pattern ?? "#"} /></label>`}
       ${of === "topic" && html`<label><span>${t("Topic filter")}</span><input name="name" required defaultValue=${query.name ?? "#"} /></label>`}
-      ${(of === "exchange" || of === "topic") && html`<label><span>${t("From")}</span><input name="from" defaultValue=${query.from ?? "next"} />
+      ${(of === "exchange" || of === "topic") && html`<label><span>${t("From", {}, "start")}</span><input name="from" defaultValue=${query.from ?? "next"} />
         <small class="quiet">${t("next, first, -1h, or a time")}</small></label>`}
       <button type="submit">${t("Follow")}</button>
     </form>

@@ -26,7 +26,7 @@ export default function Retained({ query, vhosts }) {
     ${vhost !== undefined && html`<${List} label=${t("Retained messages")} target=${path("/api/retained", vhost)} fields=${{ topic: query.topic }}
       search=${t("Text in the topic")} columns=${[
         [t("Topic"), (one) => one.name, "", "name"], [t("Size"), (one) => bytes(one.size), "number", "size"],
-        [t("Published"), (one) => html`<${Time} at=${one.stored_at} />`, "", "stored_at"],
+        [t("Published", {}, "at"), (one) => html`<${Time} at=${one.stored_at} />`, "", "stored_at"],
         [t("Expires"), (one) => html`<${Time} at=${one.expires_at} />`, "", "expires_at"],
         [t("Actions"), (one) => one.may_clear && html`<${Action} label=${t("Clear")} title=${t("Clear the retained message")} danger
           text=${t("New subscribers to {name} get nothing. Those who are there get an empty message, as MQTT says.", { name: one.name })} run=${() => clear(one.name)} />`],

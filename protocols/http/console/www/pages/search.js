@@ -10,8 +10,8 @@ import { t } from "../words.js";
 
 /** [name in the address and of the input, label, help or nothing] */
 const FIELDS = [
-  ["from", t("From"), t("first, -1h, pos:4711, or a time")],
-  ["to", t("To"), t("now, or as from")],
+  ["from", t("From", {}, "start"), t("first, -1h, pos:4711, or a time")],
+  ["to", t("To", {}, "end"), t("now, or as from")],
   ["queue", t("Queue or stream")],
   ["exchange", t("Exchange"), t("amq.default is the default one")],
   ["routing_key", t("Routing key"), t("* is one word, # any number")],

@@ -97,7 +97,7 @@ bench-cluster-takeovers: $(STAMPS)/extras kernels peers  ## measure how long not
 	$(BIN)/python -m bench.cluster_takeovers --times $(or $(TIMES),10) $(ARGS)
 
 .PHONY: bench-cluster-kafka
-bench-cluster-kafka: $(STAMPS)/extras kernels  ## measure what settings of Kafka do to the time of lone confirms (needs Java and Maven)
+bench-cluster-kafka: $(STAMPS)/extras kernels  ## measure the effect of settings of Kafka on lone confirms (needs Java and Maven)
 	$(BIN)/python -m bench.kafka_remedies $(ARGS)
 
 .PHONY: bench-cluster-rebuild

@@ -15,10 +15,11 @@ fault are the longest time without any confirm (`service`), the longest of a pub
     kill       its process is killed
     machine    all processes of its node are killed
     freeze     it is stopped by SIGSTOP until another node serves, then goes on
-    cut        its links to Kafka pass nothing until another node serves (penstock alone)
+    cut        its links to Kafka, or RabbitMQ's between nodes, pass nothing until another node serves
 
-RabbitMQ has one process for each node, so `machine` is its `kill`. Both systems are warmed up with 1,000 lone
-messages per second for 45 s: Java compiles Kafka's code while it serves.
+RabbitMQ's node is frozen or cut off for 15 s. It has one process for each node, so its `machine` is a `kill`.
+Both systems are warmed up with 1,000 lone messages per second for 45 s: Java compiles Kafka's code while it
+serves.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from bench.report import machine
 from tests.cluster import faults
 from tests.support.brokers import BrokerFailed, RabbitMQ
 from tests.support.cluster import Network, Node, make_nodes, start_brokers, wait_for_owner
+from tests.support.epmd import PortMapper
 from tests.support.proxy import Link, Links
 
 EACH_S = 0.02
@@ -54,8 +56,8 @@ WARM_EACH_S = 0.001
 STEADY_S = 2.0
 """Every publisher gets confirms for so long before a fault, and behind it."""
 LIMIT_S = 120.0
-FREEZE_S = 8.0
-"""Of RabbitMQ's node."""
+FREEZE_S = 15.0
+"""RabbitMQ's node is frozen, or cut off, for so long."""
 QUEUE = "takeovers"
 FAULTS = ("handover", "kill", "machine", "freeze", "cut")
 
@@ -246,10 +248,23 @@ def whole(nodes: Sequence[Node]) -> None:
 def rabbitmq(folder: Path, options: argparse.Namespace) -> Iterator[System]:
     """Three nodes; the queue is made at the first one."""
     with ExitStack() as ends:
-        first = ends.enter_context(RabbitMQ(folder / "rabbitmq-1"))
-        nodes = [first]
-        for number in (2, 3):
-            nodes.append(ends.enter_context(RabbitMQ(folder / f"rabbitmq-{number}", peer=first)))
+        links = ends.enter_context(Links())
+        ports: list[dict[str, int]] = [{} for _ in range(3)]
+        nodes: list[RabbitMQ] = []
+        for number in range(3):
+            mapper = ends.enter_context(PortMapper(ports[number]))
+            peer = nodes[0] if nodes else None
+            nodes.append(RabbitMQ(folder / f"rabbitmq-{number}", peer=peer, epmd_port=mapper.port))
+        of_nodes: list[list[Link]] = [[] for _ in nodes]
+        for (number, node), (other, target) in itertools.product(enumerate(nodes), enumerate(nodes)):
+            if node is not target:
+                link = links.add(target.dist_port)
+                ports[number][target.node.partition("@")[0]] = link.port
+                of_nodes[number].append(link)
+                of_nodes[other].append(link)
+        for node in nodes:
+            ends.enter_context(node)
+        first = nodes[0]
         client = Client(first.amqp_port)
         client.declare(QUEUE, durable=True, quorum=True)
         client.close()
@@ -280,7 +295,19 @@ def rabbitmq(folder: Path, options: argparse.Namespace) -> Iterator[System]:
                 os.kill(nodes[number].pid, signal.SIGCONT)
             return number
 
-        kinds = {"handover": stop(RabbitMQ.terminate), "kill": stop(RabbitMQ.kill9), "freeze": freeze}
+        def cut() -> int:
+            number = leader()
+            for link in of_nodes[number]:
+                link.stall()
+            try:
+                time.sleep(FREEZE_S)
+            finally:
+                for link in of_nodes[number]:
+                    link.heal()
+            return number
+
+        kinds = {"handover": stop(RabbitMQ.terminate), "kill": stop(RabbitMQ.kill9)}
+        kinds |= {"machine": stop(RabbitMQ.kill9), "freeze": freeze, "cut": cut}
         yield System([node.amqp_port for node in nodes], True, kinds)
 
 

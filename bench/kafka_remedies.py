@@ -1,4 +1,4 @@
-"""What settings of Kafka do to a lone producer's wait: `python -m bench.kafka_remedies`.
+"""The effect of settings of Kafka on a lone producer's wait: `python -m bench.kafka_remedies`.
 
 For each of them three brokers are started anew on this machine and warmed up. Then a producer with the
 settings of penstock's journal sends lone messages, as in `bench.kafka_latency`. Told are p50, p95, p99 from

@@ -305,6 +305,7 @@ class RabbitMQ(Broker):
         plugins: Plug-ins to enable; `rabbitmq_mqtt` adds an MQTT listener.
         peer: A node that runs, whose cluster `start` joins. It is closed after this one.
         options: Further lines of its rabbitmq.conf.
+        epmd_port: Of a port mapper that runs already; 0: it starts one of its own.
 
     """
 
@@ -318,17 +319,19 @@ class RabbitMQ(Broker):
         plugins: tuple[str, ...] = (),
         peer: RabbitMQ | None = None,
         options: tuple[str, ...] = (),
+        epmd_port: int = 0,
     ) -> None:
         super().__init__(folder)
         self._options = options
+        self._has_epmd = not epmd_port and peer is None
         if not RABBITMQ_SCRIPT.exists() or shutil.which("epmd") is None:
             raise BrokerMissing("RabbitMQ is not installed: apt-get install rabbitmq-server")
         self._plugins = plugins
         self._peer = peer
         self._cookie: str = peer._cookie if peer else secrets.token_hex(16)
         self._epmd: subprocess.Popen[bytes] | None = None
-        self._epmd_port: int = peer._epmd_port if peer else free_port()
-        self._dist_port = free_port()
+        self._epmd_port: int = epmd_port or (peer._epmd_port if peer else free_port())
+        self.dist_port = free_port()
         self.amqp_port = free_port()
         self.mqtt_port = free_port() if "rabbitmq_mqtt" in plugins else 0
         self.management_port = free_port() if "rabbitmq_management" in plugins else 0
@@ -355,7 +358,7 @@ class RabbitMQ(Broker):
             "HOME": str(self.folder),
             "RABBITMQ_HOME": "/usr/lib/rabbitmq/lib/rabbitmq_server-" + self.version(),
             "RABBITMQ_NODENAME": self.node,
-            "RABBITMQ_DIST_PORT": str(self._dist_port),
+            "RABBITMQ_DIST_PORT": str(self.dist_port),
             "RABBITMQ_MNESIA_BASE": str(self.data_dir),
             "RABBITMQ_LOG_BASE": str(self.folder / "log"),
             "RABBITMQ_LOGS": "-",
@@ -384,7 +387,7 @@ class RabbitMQ(Broker):
         return self
 
     def launch(self) -> None:
-        if self._peer is None and (self._epmd is None or self._epmd.poll() is not None):
+        if self._has_epmd and (self._epmd is None or self._epmd.poll() is not None):
             self._epmd = subprocess.Popen(
                 ["epmd", "-port", str(self._epmd_port), "-address", "127.0.0.1"],
                 stdin=subprocess.DEVNULL,

@@ -1,0 +1,88 @@
+"""Erlang's port mapper, one for each node: it sends the node to others through links that a test can cut.
+
+The protocol is that of epmd, as far as nodes need it: a node registers itself (ALIVE2), asks for the port of
+another one (PORT_PLEASE2), or for all names (NAMES). Source: "Distribution Protocol", ERTS User's Guide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Self
+
+from tests.support.brokers import free_port
+
+__all__ = ["PortMapper"]
+
+_ALIVE2_REQUEST, _ALIVE2_ANSWER = 120, 118
+_PORT_REQUEST, _PORT_ANSWER = 122, 119
+_NAMES_REQUEST = 110
+_NORMAL_NODE, _TCP, _VERSION_MAX, _VERSION_MIN = 77, 0, 6, 5
+_UNKNOWN = 1
+_CREATION = 1
+
+
+class PortMapper:
+    """Listens on `port` of loopback, in a thread; for one node."""
+
+    def __init__(self, ports: Mapping[str, int]) -> None:
+        """`ports`: where this node reaches each of the others, by the name before the @."""
+        self.port = free_port()
+        self._ports = ports
+        self._registered: dict[str, int] = {}
+        """Ports of the node, and of commands that talk to it."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="port-mapper", daemon=True)
+        self._thread.start()
+        serve = asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = asyncio.run_coroutine_threadsafe(serve, self._loop).result(60)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name = ""
+        try:
+            with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+                [size] = struct.unpack(">H", await reader.readexactly(2))
+                request = await reader.readexactly(size)
+                if request[0] == _ALIVE2_REQUEST:
+                    [port] = struct.unpack_from(">H", request, 1)
+                    [length] = struct.unpack_from(">H", request, 9)
+                    name = request[11 : 11 + length].decode()
+                    self._registered[name] = port
+                    writer.write(struct.pack(">BBI", _ALIVE2_ANSWER, 0, _CREATION))
+                    await reader.read()  # it stays until the node ends
+                elif request[0] == _PORT_REQUEST:
+                    writer.write(self._where(request[1:]))
+                elif request[0] == _NAMES_REQUEST:
+                    lines = [f"name {each} at port {port}\n" for each, port in self._registered.items()]
+                    writer.write(struct.pack(">I", self.port) + "".join(lines).encode())
+                await writer.drain()
+        finally:
+            self._registered.pop(name, None)
+            writer.close()
+
+    def _where(self, name: bytes) -> bytes:
+        text = name.decode()
+        port = self._registered.get(text) or self._ports.get(text)
+        if port is None:
+            return bytes((_PORT_ANSWER, _UNKNOWN))
+        numbers = (_PORT_ANSWER, 0, port, _NORMAL_NODE, _TCP, _VERSION_MAX, _VERSION_MIN, len(name))
+        return struct.pack(">BBHBBHHH", *numbers) + name + b"\0\0"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        async def end() -> None:
+            self._server.close()
+            others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result(60)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

@@ -32,6 +32,7 @@ from tests.support.management import SETTINGS
 
 _BATCH = 100
 _BACKLOG_BATCH = 1000
+_START_S = 3600.0
 _KEPT = commands.Basic.Properties(delivery_mode=2)
 
 
@@ -203,7 +204,7 @@ class Move:
         rabbitmq = f"http://guest:guest@127.0.0.1:{self.rabbitmq.management_port}"
         gateway = f"http://guest:guest@127.0.0.1:{self.gateway.ports['management']}"
         command = [sys.executable, "-m", "penstock", "migrate", "rabbitmq", rabbitmq, "--url", gateway]
-        command += ["--apply", *(["--reverse"] if self.reverse else [])]
+        command += ["--wait", f"{_START_S:g}", "--apply", *(["--reverse"] if self.reverse else [])]
         return subprocess.Popen([*command, *words], env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
 
     def all(self, *words: str) -> None:
@@ -220,6 +221,8 @@ def run(
         RabbitMQ(folder / "rabbitmq", plugins=("rabbitmq_management",)) as rabbitmq,
         Gateway(folder / "target", settings={**SETTINGS, "server.login_timeout_s": "5m"}) as gateway,
     ):
+        # With a large backlog it takes minutes to start again after a kill, on a loaded machine far more.
+        rabbitmq.start_timeout_s = _START_S
         # The port of the management API stays over a restart.
         gateway.settings["management.listen"] = f"127.0.0.1:{gateway.ports['management']}"
         move = Move(rabbitmq, gateway, reverse)

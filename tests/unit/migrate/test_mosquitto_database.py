@@ -124,6 +124,6 @@ def test_without_paho_a_move_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
     monkeypatch.delitem(sys.modules, "penstock.migrate.mosquitto.publisher", raising=False)
     database = read(file(tmp_path, stored(7, b"a/b", b""), chunk(4, struct.pack("<Q", 7))))
-    target = Target(api=Api(), mqtt=("127.0.0.1", 1), vhost="/", anonymous="guest")
+    target = Target(api=Api(), mqtt=("127.0.0.1", 1), vhost="/", anonymous="guest", timeout_s=1.0)
     with pytest.raises(MigrationError, match="pip install 'paho-mqtt"):
         apply(Conversion(), database, target, tmp_path / "state.json")

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from penstock.cli.migrate.shared import RetryingClient, listener_of, place, show, write
+from penstock.cli.migrate.shared import RetryingClient, add_wait, listener_of, place, show, write
 from penstock.cli.running.client import Client
 from penstock.cli.running.nouns import add_target
 from penstock.cli.terminal import progress
@@ -48,6 +48,7 @@ def add_mosquitto(verbs: Any) -> None:
         help="notes how far --apply came; the same command goes on there (default: %(default)s)",
     )
     command.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_wait(command)
     add_target(command)
     command.set_defaults(run=_mosquitto)
 
@@ -74,12 +75,13 @@ def _mosquitto(parsed: argparse.Namespace) -> int:
     if not parsed.apply:
         return 0
     with Client(parsed.url) as client:
-        api = RetryingClient(client, known=parsed.state.exists())
+        api = RetryingClient(client, parsed.wait, known=parsed.state.exists())
         target = applying.Target(
             api=api,
             mqtt=place(parsed.mqtt) if parsed.mqtt else listener_of(api, "mqtt", client.address),
             vhost=parsed.vhost,
             anonymous=parsed.anonymous,
+            timeout_s=parsed.wait,
         )
         with ExitStack() as stack:
             advance: Callable[[int], Any] | None = None

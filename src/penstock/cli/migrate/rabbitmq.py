@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from penstock.cli.migrate.shared import RetryingClient, listener_of, place, show
+from penstock.cli.migrate.shared import RetryingClient, add_wait, listener_of, place, show
 from penstock.cli.running.client import ApiError, Client, segment
 from penstock.cli.running.nouns import add_target
 from penstock.cli.terminal import progress
@@ -49,6 +49,7 @@ def add_rabbitmq(verbs: Any) -> None:
     )
     command.add_argument("--amqp", metavar="HOST:PORT", help="penstock's (default: its API says)")
     command.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_wait(command)
     add_target(command)
     command.set_defaults(run=_rabbitmq)
 
@@ -86,9 +87,9 @@ class _RabbitMQ(Client):
 class _Side:
     """One of both brokers."""
 
-    def __init__(self, client: Client, amqp: str | None) -> None:
+    def __init__(self, client: Client, amqp: str | None, wait_s: float) -> None:
         self.client = client
-        self.api = RetryingClient(client)
+        self.api = RetryingClient(client, wait_s)
         self._amqp = amqp
 
     def amqp(self) -> tuple[str, int]:
@@ -96,8 +97,8 @@ class _Side:
 
 
 def _rabbitmq(parsed: argparse.Namespace) -> int:
-    rabbitmq = _Side(_RabbitMQ(parsed.source), parsed.rabbitmq_amqp)
-    penstock = _Side(Client(parsed.url), parsed.amqp)
+    rabbitmq = _Side(_RabbitMQ(parsed.source), parsed.rabbitmq_amqp, parsed.wait)
+    penstock = _Side(Client(parsed.url), parsed.amqp, parsed.wait)
     source, target = (penstock, rabbitmq) if parsed.reverse else (rabbitmq, penstock)
     with source.client, target.client:
         report, definitions = _compare(source, target, reverse=parsed.reverse)
@@ -162,6 +163,7 @@ def _move_messages(parsed: argparse.Namespace, source: _Side, target: _Side) -> 
         queues=tuple((queue.vhost, queue.name) for queue in chosen),
         parallel=parsed.parallel,
         follow=parsed.follow,
+        wait_s=parsed.wait,
     )
     total = sum(queue.messages for queue in chosen)
     try:

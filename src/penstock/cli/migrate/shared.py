@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -14,10 +15,32 @@ from penstock.errors import ConfigError
 if TYPE_CHECKING:
     from penstock.migrate.report import Report
 
-__all__ = ["RetryingClient", "listener_of", "place", "show", "write"]
+__all__ = ["RetryingClient", "add_wait", "listener_of", "place", "show", "write"]
 
-_TIMEOUT_S: Final = 60.0
+_WAIT_S: Final = 600.0
+"""A RabbitMQ that was killed reads its queues when it starts again: a million messages take minutes."""
 _PAUSE_S: Final = 0.5
+
+
+def add_wait(command: argparse.ArgumentParser) -> None:
+    """The option that says how long a broker may be away."""
+    command.add_argument(
+        "--wait",
+        metavar="SECONDS",
+        type=_seconds,
+        default=_WAIT_S,
+        help=f"how long either broker may be away ({_WAIT_S:g})",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return found
 
 
 class RetryingClient:
@@ -25,13 +48,15 @@ class RetryingClient:
 
     Args:
         client: Sends the requests.
+        wait_s: How long it waits.
         known: Whether the broker has answered before, to an earlier run of the same move. One that never
             answered is not waited for: the address may be wrong.
 
     """
 
-    def __init__(self, client: Client, *, known: bool = False) -> None:
+    def __init__(self, client: Client, wait_s: float, *, known: bool = False) -> None:
         self._client = client
+        self._wait_s = wait_s
         self._known = known
 
     def request(self, method: str, path: str, body: object = None) -> Any:
@@ -46,8 +71,8 @@ class RetryingClient:
                 if error.status != 0 or not self._known:
                     raise
                 if not until:
-                    until = time.monotonic() + _TIMEOUT_S
-                    print(f"penstock: {error}; trying for {_TIMEOUT_S:g} s", file=sys.stderr)
+                    until = time.monotonic() + self._wait_s
+                    print(f"penstock: {error}; trying for {self._wait_s:g} s", file=sys.stderr)
                 elif time.monotonic() > until:
                     raise
                 time.sleep(_PAUSE_S)

@@ -45,7 +45,7 @@ class Target:
     vhost: str
     anonymous: str
     """The user whose are sessions of clients without a user name."""
-    timeout_s: float = 60.0
+    timeout_s: float
     """How long the target may be away."""
 
 

@@ -31,7 +31,7 @@ class Plan:
     """Queues at a time. All, when it goes on with empty ones."""
     follow: bool = False
     """Whether it goes on with empty queues until it is cancelled."""
-    timeout_s: float = 60.0
+    wait_s: float
     """How long either side may be away."""
 
 
@@ -66,16 +66,18 @@ async def drain(plan: Plan, on_moved: Callable[[int], None]) -> list[Drained]:
 
 
 async def _drain(plan: Plan, result: Drained, on_moved: Callable[[int], None]) -> Drained:
-    reached_at = time.monotonic()
+    lost_at = time.monotonic()
+    is_open = False
 
     def moved(count: int) -> None:
-        nonlocal reached_at
-        reached_at = time.monotonic()
+        nonlocal is_open
+        is_open = True
         result.moved += count
         on_moved(count)
 
     shovel = Shovel(plan.source, plan.target, result.vhost, result.queue, plan.follow, moved)
     while True:
+        is_open = False
         try:
             await shovel.run()
             return result
@@ -89,7 +91,9 @@ async def _drain(plan: Plan, result: Drained, on_moved: Callable[[int], None]) -
             return result
         except OSError as error:
             lost = error
-        if time.monotonic() - reached_at > plan.timeout_s:
+        if is_open:
+            lost_at = time.monotonic()
+        elif time.monotonic() - lost_at > plan.wait_s:
             result.failure = f"no connection: {lost}; repeat the command: it goes on where it was"
             return result
         result.interruptions += 1

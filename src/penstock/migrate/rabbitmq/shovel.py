@@ -45,7 +45,7 @@ class Shovel:
     follow: bool
     """Whether it goes on when the queue is empty."""
     on_moved: Callable[[int], None]
-    """Called with a number of messages that are moved."""
+    """Called with a number of messages that are moved; with 0 when both connections are open."""
 
     async def run(self) -> None:
         """Until the queue is empty.
@@ -64,6 +64,7 @@ class Shovel:
                 self.source, self.vhost, frame_max=target.frame_max, product=product
             ) as source:
                 await source.call(commands.Basic.Qos(0, WINDOW, False), commands.Basic.QosOk)
+                self.on_moved(0)
                 await _Run(self, source, target).run()
 
 
@@ -107,7 +108,7 @@ class _Run:
             change=lambda header, _: harmless(header),
         )
         while True:
-            out = relay.take(await self._source.read())
+            out = await self._source.relayed(relay)
             for run in relay.runs:
                 self._seen_empty = False
                 self._under_way.published(*run)

@@ -124,6 +124,9 @@ class Producers:
         """The names of each owner, the one idle longest first."""
         for name in list(self._known):
             self._used(name)
+        self._claims: dict[bytes, int] = {}
+        """Names that one connection alone may send for, and its claim; they go with the connections."""
+        self._claimed = 0
         self._changed: list[bytes] = []
         self.is_open = False
         """A unit is under way: `close` must follow before the tick ends."""
@@ -155,6 +158,21 @@ class Producers:
         lsn = self._log.tables.put(_TABLE, name, producer.encode())
         self._bound(name)
         return epoch, lsn
+
+    def claim(self, name: bytes) -> int:
+        """From now on only the holder of this claim may send for a name; until `give_up`."""
+        self._claimed += 1
+        self._claims[name] = self._claimed
+        return self._claimed
+
+    def holds(self, name: bytes, claim: int) -> bool:
+        """Whether nobody has claimed the name since."""
+        return self._claims.get(name) == claim
+
+    def give_up(self, name: bytes, claim: int) -> None:
+        """End a claim; others stay."""
+        if self.holds(name, claim):
+            del self._claims[name]
 
     # Asking
 

@@ -12,6 +12,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.links.errors import LinkError
+from penstock.protocols.links.stream import Stream
 
 if TYPE_CHECKING:
     from penstock.protocols.listening.listener import Listener
@@ -57,7 +58,7 @@ class Local:
         entry = None if found is None else found.sessions.get(client_id)
         return None if entry is None else entry.queue.ready_count
 
-    async def connect(self, protocol: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self, protocol: str) -> Stream:
         """A connection to the front end `protocol`: "amqp", "mqtt" or "native".
 
         Raises:
@@ -77,7 +78,8 @@ class Local:
             "reads": [],
         }
         listener.take_over(record, b"", theirs)
-        return await asyncio.open_unix_connection(sock=ours)
+        _, made = await asyncio.get_running_loop().create_unix_connection(Stream, sock=ours)
+        return made
 
     def _listener(self, protocol: str) -> Listener:
         front_end = self._registry.front_ends.get(protocol)

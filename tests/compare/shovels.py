@@ -36,7 +36,9 @@ def _measure(
 ) -> tuple[float, float]:
     """(messages a second that were published, that the shovel moved)."""
     source, target = f"{name} from", f"{name} to"
+    cpu_s = _cpu_s(broker.pid)
     published = fill(broker.amqp_port, source, count, b"x" * size)
+    filled_s = _cpu_s(broker.pid) - cpu_s
     ends = {"src-uri": "amqp://", "src-queue": source, "dest-uri": "amqp://", "dest-queue": target}
     url = f"http://127.0.0.1:{management_port}/api/parameters/shovel/%2F/{name}"
     with Connection(broker.amqp_port) as connection:
@@ -56,7 +58,8 @@ def _measure(
         rate = moved / (time.monotonic() - began)
         cpu_s = _cpu_s(broker.pid) - cpu_s
     rates = f"{published:>10,.0f} published/s{rate:>10,.0f} moved/s"
-    print(f"{name:<10}{rates}{cpu_s:>8.1f} s of CPU", flush=True)
+    cpu = f"{1e6 * filled_s / count:.2f} and {1e6 * cpu_s / count:.2f} µs of CPU for each"
+    print(f"{name:<10}{rates}   {cpu}", flush=True)
     return published, rate
 
 

@@ -10,7 +10,7 @@ cdef class Relay:
     cdef bytes _key
     cdef object _change
     cdef readonly Py_ssize_t left
-    cdef bytes _rest                # of a frame, or of a deliver and its header
+    cdef readonly bytes out
     cdef readonly list others
     cdef readonly list runs
     cdef readonly list dropped
@@ -20,8 +20,7 @@ cdef class Relay:
     cdef Py_ssize_t _capacity
     cdef uint64_t _tag              # of the run that is open: its first
     cdef Py_ssize_t _run            # and how many it has
-    cdef Py_ssize_t _deliver(self, bytes whole, const uint8_t* start, Py_ssize_t at, Py_ssize_t end,
-                             Py_ssize_t size) except -2
+    cdef Py_ssize_t _deliver(self, const uint8_t* start, Py_ssize_t at, Py_ssize_t end, Py_ssize_t size) except -2
     cdef int _put_publish(self, const uint8_t* exchange, const uint8_t* key) except -1
     cdef int _put(self, const uint8_t* data, Py_ssize_t size) except -1
     cdef uint8_t* _room(self, Py_ssize_t size) except NULL

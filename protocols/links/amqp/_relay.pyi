@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 
+from typing_extensions import Buffer
+
 class Relay:
     """From one channel of a source to one of a target. A source's deliveries come from one consumer."""
 
     left: int
     """Messages that may still pass; the rest is skipped, and not settled. -1 = all."""
+    out: bytes
+    """The frames for the target that came of the last `take`."""
     others: list[tuple[int, bytes]]
     """The frames of the last `take` that are not of deliveries: kind and whole frame. Without heartbeats."""
     runs: list[tuple[int, int]]
@@ -36,8 +40,10 @@ class Relay:
             left: See the attribute.
 
         """
-    def take(self, data: bytes) -> bytes:
-        """The frames for the target that come of the next bytes of the source; then see the attributes.
+    def take(self, data: Buffer) -> int:
+        """Take the whole frames, and of a delivery its first two together; how many bytes were used.
+
+        The others belong in front of the next bytes.
 
         Raises:
             ValueError: they are no frames of AMQP.

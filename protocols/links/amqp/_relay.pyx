@@ -38,7 +38,7 @@ cdef class Relay:
         self._key = key
         self._change = change
         self.left = left
-        self._rest = b""
+        self.out = b""
         self.others = []
         self.runs = []
         self.dropped = []
@@ -46,10 +46,9 @@ cdef class Relay:
     def __dealloc__(self):
         free(self._out)
 
-    def take(self, bytes data not None):
-        cdef bytes whole = self._rest + data if self._rest else data
-        cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(whole)
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(whole)
+    def take(self, const uint8_t[::1] data not None):
+        cdef Py_ssize_t size = data.shape[0]
+        cdef const uint8_t* start = &data[0] if size else NULL
         cdef Py_ssize_t at = 0, end, used
         cdef uint8_t kind
         self._size = 0
@@ -63,7 +62,7 @@ cdef class Relay:
                 break
             kind = start[at]
             if kind == METHOD and end - at >= HEAD + 5 and load32(start + at + HEAD) == DELIVER:
-                used = self._deliver(whole, start, at, end, size)
+                used = self._deliver(start, at, end, size)
                 if used < 0:
                     break
                 at = used
@@ -72,14 +71,13 @@ cdef class Relay:
                 if not self._skipping:
                     self._put(start + at, end - at)
             elif kind != HEARTBEAT:
-                self.others.append((kind, whole[at:end]))
+                self.others.append((kind, start[at:end]))
             at = end
-        self._rest = whole[at:]
         self._close_run()
-        return PyBytes_FromStringAndSize(<char*>self._out, self._size)
+        self.out = PyBytes_FromStringAndSize(<char*>self._out, self._size)
+        return at
 
-    cdef Py_ssize_t _deliver(self, bytes whole, const uint8_t* start, Py_ssize_t at, Py_ssize_t end,
-                             Py_ssize_t size) except -2:
+    cdef Py_ssize_t _deliver(self, const uint8_t* start, Py_ssize_t at, Py_ssize_t end, Py_ssize_t size) except -2:
         """Take a deliver and its header: where they end, or -1 when the header is not whole yet."""
         cdef Py_ssize_t header_end = _frame_end(start, end, size)
         cdef Py_ssize_t tag_at = at + HEAD + 5 + start[at + HEAD + 4]
@@ -99,7 +97,7 @@ cdef class Relay:
         self._skipping = False
         header = None
         if self._change is not None:
-            header = self._change(whole[end:header_end], bool(start[tag_at + 8]))
+            header = self._change(start[end:header_end], bool(start[tag_at + 8]))
             if header is None:
                 self._skipping = True
                 self.dropped.append(tag)

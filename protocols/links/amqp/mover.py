@@ -140,7 +140,7 @@ class Mover:
         relay, source, target = self._relay, self._source, self._target
         while True:
             try:
-                out = relay.take(await source.connection.read())
+                out = await source.connection.relayed(relay)
             except (OSError, ValueError) as error:
                 raise source.failed(error) from None
             for raw in relay.others:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.links.amqp.uri import Uri
+from penstock.protocols.links.stream import Stream
 from penstock.protocols.links.tls import client_tls
 
 if TYPE_CHECKING:
     from penstock.protocols.links.local import Local
 
-__all__ = ["Place", "Streams", "place_of"]
-
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-_READ: Final = 256 << 10
+__all__ = ["Place", "place_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """A broker."""
 
-    connect: Callable[[], Awaitable[Streams]]
+    connect: Callable[[], Awaitable[Stream]]
     """Raises OSError, LinkError."""
     user: str
     password: str
@@ -38,9 +34,7 @@ class Place:
     @classmethod
     def tcp(cls, host: str, port: int, user: str, password: str) -> Place:
         """Without TLS."""
-        return cls(
-            connect=lambda: asyncio.open_connection(host, port, limit=_READ), user=user, password=password
-        )
+        return cls(connect=lambda: Stream.connect(host, port), user=user, password=password)
 
 
 def place_of(uri: Uri, local: Local, user: str) -> Place:
@@ -68,11 +62,8 @@ def place_of(uri: Uri, local: Local, user: str) -> Place:
             key_file=names.get("keyfile", ""),
             verify=names.get("verify") != "verify_none",
         )
-    server_name = (names.get("server_name_indication") or uri.host) if tls else None
     return Place(
-        connect=lambda: asyncio.open_connection(
-            uri.host, uri.port, limit=_READ, ssl=tls, server_hostname=server_name
-        ),
+        connect=lambda: Stream.connect(uri.host, uri.port, tls, names.get("server_name_indication")),
         user=uri.user,
         password=uri.password,
         external=names.get("auth_mechanism", "").lower() == "external",

@@ -45,6 +45,8 @@ _PROTOCOLS: Final = ("src-protocol", "dest-protocol")
 NATIVE: Final = "penstock"
 """The native protocol, as `src-protocol` and `dest-protocol`; the others are RabbitMQ's."""
 _PREFETCH: Final = 1000
+_NATIVE_PREFETCH: Final = 50_000
+"""It repeats nothing after a fault, and a sync of the disk then serves many."""
 _RECONNECT_S: Final = 5.0
 _PROPERTIES: Final = {
     "content_type": str,
@@ -284,6 +286,7 @@ def _of_protocols(value: Mapping[str, Any]) -> list[str]:
 
 
 def _source(value: Mapping[str, Any]) -> Source:
+    prefetch = _NATIVE_PREFETCH if value.get("src-protocol") == NATIVE else _PREFETCH
     return Source(
         uris=listed(value["src-uri"]),
         queue=value.get("src-queue"),
@@ -291,7 +294,7 @@ def _source(value: Mapping[str, Any]) -> Source:
         key=value.get("src-exchange-key", ""),
         queue_arguments=dict(value.get("src-queue-args", {})),
         consumer_arguments=dict(value.get("src-consumer-args", {})),
-        prefetch=value.get("src-prefetch-count", value.get("prefetch-count", _PREFETCH)),
+        prefetch=value.get("src-prefetch-count", value.get("prefetch-count", prefetch)),
         delete_after=value.get("src-delete-after", value.get("delete-after", "never")),
         predeclared=value.get("src-predeclared", False),
     )

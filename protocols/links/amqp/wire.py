@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pamqp.frame
 from pamqp import commands
@@ -23,6 +23,10 @@ from pamqp.heartbeat import Heartbeat
 
 from penstock.protocols.links.amqp.place import Place
 from penstock.protocols.links.errors import LinkError
+from penstock.protocols.links.stream import Stream
+
+if TYPE_CHECKING:
+    from penstock.protocols.links.amqp._relay import Relay
 
 __all__ = ["BODY", "CHANNEL", "HEADER", "METHOD", "Closed", "Connection", "Raw", "method_of", "raise_closed"]
 
@@ -36,8 +40,9 @@ Raw = tuple[int, bytes]
 
 _HEAD: Final = struct.Struct(">BHI")
 _END: Final = 0xCE
-_READ: Final = 256 << 10
 _FRAME_MAX: Final = 128 << 10
+_PAYLOAD_MAX: Final = 1 << 20
+"""Of a frame that comes, in bytes: links ask for less."""
 _SILENCE_MAX_S: Final = 60.0
 """Without heartbeats."""
 _FAREWELL_S: Final = 5.0
@@ -78,10 +83,8 @@ def raise_closed(raw: Raw) -> None:
 class Connection:
     """One connection. Use it as a context; `open` makes it."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._buffer = b""
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
         self._beating: asyncio.Task[None] | None = None
         self._silence_max_s: float | None = _SILENCE_MAX_S
         self.frame_max = _FRAME_MAX
@@ -107,7 +110,7 @@ class Connection:
         """
         try:
             async with asyncio.timeout(place.timeout_s):
-                made = cls(*await place.connect())
+                made = cls(await place.connect())
                 try:
                     heartbeat_s = await made._login(place, vhost, frame_max, product)
                 except BaseException:
@@ -124,7 +127,7 @@ class Connection:
 
     async def _login(self, place: Place, vhost: str, frame_max: int, product: str) -> int:
         """The interval of heartbeats, in seconds; 0 = there are none."""
-        self._writer.write(b"AMQP\x00\x00\x09\x01")
+        self._stream.write(b"AMQP\x00\x00\x09\x01")
         start = await self._wait(commands.Connection.Start)
         self.server = start.server_properties
         properties: Any = {
@@ -158,12 +161,10 @@ class Connection:
         with contextlib.suppress(OSError, TimeoutError):
             self.send(commands.Connection.Close(200, "done", 0, 0), channel=0)
             async with asyncio.timeout(_FAREWELL_S):
-                while _CLOSE_OK not in self._buffer and (piece := await self._reader.read(_READ)):
+                while _CLOSE_OK not in bytes(data := await self._stream.read()):
                     # It may be cut in two anywhere.
-                    self._buffer = self._buffer[-len(_CLOSE_OK) :] + piece
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+                    self._stream.used(max(len(data) - len(_CLOSE_OK) + 1, 0))
+        await self._stream.close()
 
     async def _beat(self, every_s: float) -> None:
         with contextlib.suppress(OSError):  # whoever reads finds it lost, too
@@ -179,13 +180,11 @@ class Connection:
 
     def write(self, frames: Sequence[bytes]) -> None:
         """Send whole frames as they are. Raises OSError: the connection is lost."""
-        if self._writer.is_closing():  # uvloop would raise a RuntimeError
-            raise ConnectionResetError("the connection is lost")
-        self._writer.writelines(frames)
+        self._stream.write(*frames)
 
     async def drain(self) -> None:
         """Wait until the broker takes more. Raises OSError."""
-        await self._writer.drain()
+        await self._stream.drain()
 
     async def call(self, method: Frame, reply: type[Frame], *, channel: int = CHANNEL) -> Any:
         """Send a method and wait for its reply. Raises Closed, OSError."""
@@ -203,32 +202,26 @@ class Connection:
 
         """
         while True:
-            found = [raw for raw in self._split() if self._is_of_channel(raw)]
+            found = [raw for raw in self._split(await self._read()) if self._is_of_channel(raw)]
             if found:
                 return found
-            self._buffer += await self._read()
 
-    async def read(self) -> bytes:
-        """The next bytes as they come, for a caller that takes frames out of them and calls no `frames`.
+    async def relayed(self, relay: Relay) -> bytes:
+        """What a relay makes of the next bytes as they come, for a caller that calls no `frames`.
 
         Raises:
+            ValueError: they are no frames of AMQP.
             OSError: the connection is lost, or silent for too long.
 
         """
-        if self._buffer:
-            found, self._buffer = self._buffer, b""
-            return found
-        return await self._read()
+        self._stream.used(relay.take(await self._read()))
+        return relay.out
 
-    async def _read(self) -> bytes:
+    async def _read(self) -> memoryview:
         try:
-            async with asyncio.timeout(self._silence_max_s):
-                piece = await self._reader.read(_READ)
+            return await self._stream.read(self._silence_max_s)
         except TimeoutError:
             raise ConnectionResetError("the broker is silent") from None
-        if not piece:
-            raise ConnectionResetError("the broker ended the connection")
-        return piece
 
     async def _wait(self, reply: type[Frame]) -> Any:
         # Nothing but the reply can come: nobody consumes yet.
@@ -238,18 +231,19 @@ class Connection:
                 return method
         raise ConnectionResetError(f"the broker did not answer with {reply.__name__}")
 
-    def _split(self) -> list[Raw]:
-        buffer, at, found = self._buffer, 0, []
-        while len(buffer) - at >= _HEAD.size:
-            kind, _, size = _HEAD.unpack_from(buffer, at)
+    def _split(self, data: memoryview) -> list[Raw]:
+        """The whole frames that are unread."""
+        at, found = 0, []
+        while len(data) - at >= _HEAD.size:
+            kind, _, size = _HEAD.unpack_from(data, at)
             end = at + _HEAD.size + size + 1
-            if end > len(buffer):
-                break
-            if buffer[end - 1] != _END:
+            if size > _PAYLOAD_MAX or (end <= len(data) and data[end - 1] != _END):
                 raise ConnectionResetError("the broker sent no frame of AMQP")
-            found.append((kind, buffer[at:end]))
+            if end > len(data):
+                break
+            found.append((kind, bytes(data[at:end])))
             at = end
-        self._buffer = buffer[at:]
+        self._stream.used(at)
         return found
 
     def _is_of_channel(self, raw: Raw) -> bool:

@@ -43,6 +43,7 @@ from penstock.protocols.links.mqtt.packets import (
 )
 from penstock.protocols.links.mqtt.side import Side
 from penstock.protocols.links.mqtt.topics import mapping
+from penstock.protocols.links.stream import Stream
 from penstock.protocols.links.tls import client_tls
 from penstock.protocols.mqtt.codec.packets import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 
@@ -57,7 +58,6 @@ _LEVELS: Final = {"mqttv31": 3, "mqttv311": 4, "mqttv50": 5}
 _PRIVATE: Final = 0x80
 _OPTIONS: Final = 0x04 | 0x08 | 0x10
 """Of a subscription with MQTT 5: no-local, RETAIN as published, retained messages when it is new."""
-_READ: Final = 256 << 10
 _RETAIN: Final = 1
 
 _Direction = Literal["out", "in"]
@@ -168,9 +168,7 @@ class Bridge(Link):
                 verify=not settings.insecure,
             )
         try:
-            streams = await asyncio.open_connection(
-                host, port, limit=_READ, ssl=tls, server_hostname=host if tls else None
-            )
+            stream = await Stream.connect(host, port, tls)
         except OSError as error:
             told = f"remote: no connection to {settings.address}: {error.strerror or error}"
             raise LinkError(told) from None
@@ -189,7 +187,7 @@ class Bridge(Link):
         options = _OPTIONS if is_5 else 0
         filters = [(one.remote, one.qos | options) for one in settings.topics if one.direction != "out"]
         try:
-            return await Side.open("remote", streams, packet, filters, is_5=is_5)
+            return await Side.open("remote", stream, packet, filters, is_5=is_5)
         except VersionRefused:
             self._private = False  # it knows no bridges: the next attempt is a client's
             raise

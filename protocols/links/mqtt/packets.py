@@ -80,8 +80,8 @@ def _broken(error: MqttError) -> LinkError:
     return LinkError(f"it sent no packet of MQTT: {error.message}")
 
 
-def split(buffer: bytes) -> tuple[list[bytes], bytes]:
-    """The whole packets in a buffer, and what is left. Raises LinkError: they are none."""
+def split(buffer: bytes) -> tuple[list[bytes], int]:
+    """The whole packets in a buffer, and how many bytes they have. Raises LinkError: they are none."""
     found, at = [], 0
     while at < len(buffer):
         size, start = _size_at(buffer, at + 1)
@@ -89,7 +89,7 @@ def split(buffer: bytes) -> tuple[list[bytes], bytes]:
             break
         found.append(buffer[at : start + size])
         at = start + size
-    return found, buffer[at:]
+    return found, at
 
 
 def packet(head: int, body: bytes) -> bytes:

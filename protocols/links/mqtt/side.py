@@ -18,11 +18,11 @@ from penstock.protocols.links.mqtt.packets import (
     split,
     subscribe,
 )
+from penstock.protocols.links.stream import Stream
 from penstock.protocols.mqtt.codec.packets import CONNACK, PINGRESP_TYPE, PUBCOMP, PUBREL, SUBACK
 
 __all__ = ["Side"]
 
-_READ: Final = 256 << 10
 _LOGIN_S: Final = 30.0
 _SUBSCRIBE_ID: Final = 65535
 _AT_ONCE: Final = 4096
@@ -32,16 +32,12 @@ _AT_ONCE: Final = 4096
 class Side:
     """See the module. Use it as a context; `open` makes it."""
 
-    def __init__(
-        self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_5: bool
-    ) -> None:
+    def __init__(self, name: str, stream: Stream, *, is_5: bool) -> None:
         """`name`: of the end, for errors."""
         self.name: Final = name
         self.is_5: Final = is_5
         self.connack = Connack(False)
-        self._reader = reader
-        self._writer = writer
-        self._buffer = b""
+        self._stream = stream
         self._early: list[bytes] = []
         """Packets that came before the answer to SUBSCRIBE."""
         self._unanswered: set[bytes] = set()
@@ -54,7 +50,7 @@ class Side:
     async def open(
         cls,
         name: str,
-        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        stream: Stream,
         connect: bytes,
         filters: Sequence[tuple[str, int]],
         *,
@@ -64,7 +60,7 @@ class Side:
 
         Args:
             name: Of the end, for errors.
-            streams: To the broker.
+            stream: To the broker.
             connect: The CONNECT.
             filters: To subscribe to, with their options.
             is_5: Whether MQTT 5 is spoken.
@@ -74,7 +70,7 @@ class Side:
             OSError: the connection is lost.
 
         """
-        made = cls(name, *streams, is_5=is_5)
+        made = cls(name, stream, is_5=is_5)
         try:
             async with asyncio.timeout(_LOGIN_S):
                 made.write(connect)
@@ -140,20 +136,20 @@ class Side:
         """Say goodbye, without a will."""
         with contextlib.suppress(OSError, LinkError, TimeoutError):
             self.write(DISCONNECT)
-            self._writer.close()
             async with asyncio.timeout(1.0):
-                await self._writer.wait_closed()
+                await self._stream.close()
         self.abort()
 
     def abort(self) -> None:
         """End the connection at once."""
-        self._writer.transport.abort()
+        self._stream.abort()
 
     def write(self, data: bytes) -> None:
         """Send a packet. Raises LinkError: the connection is lost."""
-        if self._writer.is_closing():  # uvloop would raise a RuntimeError
-            raise LinkError(f"{self.name}: the connection is lost")
-        self._writer.write(data)
+        try:
+            self._stream.write(data)
+        except OSError as error:
+            raise self._lost(error) from None
 
     def publish(self, data: bytes, packet_id: bytes) -> None:
         """Send a PUBLISH, or hold it while the broker has as many as it takes at a time.
@@ -182,7 +178,7 @@ class Side:
     async def drain(self) -> None:
         """Wait until the broker takes more. Raises LinkError: the connection is lost."""
         try:
-            await self._writer.drain()
+            await self._stream.drain()
         except OSError as error:
             raise self._lost(error) from None
 
@@ -200,13 +196,12 @@ class Side:
 
     async def _read(self) -> list[bytes]:
         try:
-            piece = await self._reader.read(_READ)
+            data = await self._stream.read()
         except OSError as error:
             raise self._lost(error) from None
-        if not piece:
-            raise LinkError(f"{self.name}: the connection was ended there")
         self._heard_at = asyncio.get_running_loop().time()
-        found, self._buffer = split(self._buffer + piece)
+        found, used = split(bytes(data))
+        self._stream.used(used)
         return found
 
     def _lost(self, error: OSError) -> LinkError:

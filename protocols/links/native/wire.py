@@ -11,13 +11,17 @@ import asyncio
 import contextlib
 import ssl
 import struct
-from collections.abc import Mapping
-from typing import Any, Final, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import orjson
 
 from penstock.protocols.links.errors import LinkError
+from penstock.protocols.links.stream import Stream
 from penstock.protocols.native.codec import kinds
+
+if TYPE_CHECKING:
+    from penstock.protocols.links.native._packer import Packer
 
 __all__ = ["Connection", "Frame", "Refused"]
 
@@ -25,7 +29,6 @@ Frame = tuple[int, int, bytes]
 """Kind, id and payload."""
 
 _HEAD: Final = struct.Struct(">IBBHI")
-_READ: Final = 256 << 10
 _LOGIN_S: Final = 30.0
 _SILENCE_S: Final = 30.0
 _FRAME_MAX: Final = 1 << 28
@@ -34,14 +37,12 @@ _FRAME_MAX: Final = 1 << 28
 class Connection:
     """Logged in. Use it as a context; `open` makes it."""
 
-    def __init__(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, name: str, stream: Stream) -> None:
         """`name`: of the end, for errors."""
         self.name: Final = name
         self.frame_max = 1 << 20
         """The largest frame that may be sent, in bytes."""
-        self._reader = reader
-        self._writer = writer
-        self._buffer = b""
+        self._stream = stream
         self._requests = 0
 
     @classmethod
@@ -52,7 +53,7 @@ class Connection:
         port: int,
         tls: ssl.SSLContext | None,
         login: Mapping[str, str],
-        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None,
+        stream: Stream | None = None,
     ) -> Self:
         """Connect and log in.
 
@@ -62,7 +63,7 @@ class Connection:
             port: Of its listener.
             tls: None = without TLS.
             login: `user`, `password` and `vhost`.
-            streams: In place of a connection to `host`.
+            stream: In place of a connection to `host`.
 
         Raises:
             LinkError: it cannot be reached, or refuses the login.
@@ -70,12 +71,8 @@ class Connection:
         """
         try:
             async with asyncio.timeout(_LOGIN_S):
-                if streams is None:
-                    streams = await asyncio.open_connection(
-                        host, port, limit=_READ, ssl=tls, server_hostname=host if tls else None
-                    )
-                made = cls(name, *streams)
-                made._writer.write(kinds.PREFACE)
+                made = cls(name, stream or await Stream.connect(host, port, tls))
+                made.write((kinds.PREFACE,))
                 capabilities = ["numbered", "queues", "max_unacked", kinds.STORED]
                 hello = {"versions": [kinds.VERSION], "client": "penstock-link", "capabilities": capabilities}
                 made.send(kinds.HELLO, 0, orjson.dumps(hello))
@@ -94,22 +91,27 @@ class Connection:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._writer.close()
-        with contextlib.suppress(OSError, TimeoutError):
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
-                await self._writer.wait_closed()
+                await self._stream.close()
+        self._stream.abort()
 
     def send(self, kind: int, id: int, *parts: bytes) -> None:
         """Send a frame. Raises LinkError: the connection is lost."""
-        if self._writer.is_closing():  # uvloop would raise a RuntimeError
-            raise LinkError(f"{self.name}: the connection is lost")
         size = 8 + sum(map(len, parts))
-        self._writer.writelines((_HEAD.pack(size, kind, 0, 0, id), *parts))
+        self.write((_HEAD.pack(size, kind, 0, 0, id), *parts))
+
+    def write(self, frames: Sequence[bytes]) -> None:
+        """Send whole frames as they are. Raises LinkError: the connection is lost."""
+        try:
+            self._stream.write(*frames)
+        except OSError as error:
+            raise self._lost(error) from None
 
     async def drain(self) -> None:
         """Wait until the gateway takes more. Raises LinkError: the connection is lost."""
         try:
-            await self._writer.drain()
+            await self._stream.drain()
         except OSError as error:
             raise self._lost(error) from None
 
@@ -126,68 +128,75 @@ class Connection:
 
     async def _answer(self, kind: int, id: int) -> dict[str, Any]:
         while True:
-            for at, (came, its_id, payload) in enumerate(frames := await self.frames()):
+            # One at a time: those behind the answer are for `frames`.
+            for came, its_id, payload in await self.frames(1):
                 if (came, its_id) == (kind, id):
-                    if frames[at + 1 :]:
-                        self._buffer = b"".join(map(_packed, frames[at + 1 :])) + self._buffer
                     found: dict[str, Any] = orjson.loads(payload)
                     return found
 
-    async def frames(self) -> list[Frame]:
+    async def frames(self, most: int = 1 << 30) -> list[Frame]:
         """The next whole frames, at least one. PINGs are answered.
 
         Raises:
             LinkError: the connection is lost or silent, or the gateway refuses something.
 
         """
-        pinged = False
         while True:
-            if found := self._split():
+            if found := self._heard(self._split(await self._read(), most)):
                 return found
+
+    async def packed(self, packer: Packer) -> list[Frame]:
+        """Let a packer take the next frames: those that are not deliveries.
+
+        Raises:
+            ValueError: a delivery is damaged.
+            OutOfOrder: of the deliveries.
+            LinkError: as `frames`.
+
+        """
+        self._stream.used(packer.take(await self._read()))
+        return self._heard(packer.others)
+
+    async def _read(self) -> memoryview:
+        for pinged in (False, True):
             try:
-                async with asyncio.timeout(_SILENCE_S):
-                    piece = await self._reader.read(_READ)
+                return await self._stream.read(_SILENCE_S)
             except TimeoutError:
                 if pinged:
-                    raise LinkError(f"{self.name}: the gateway is silent") from None
-                pinged = True
+                    break
                 self.send(kinds.PING, 0)
-                continue
             except OSError as error:
                 raise self._lost(error) from None
-            if not piece:
-                raise LinkError(f"{self.name}: the connection was ended there")
-            pinged = False
-            self._buffer += piece
+        raise LinkError(f"{self.name}: the gateway is silent")
 
-    def _split(self) -> list[Frame]:
-        buffer, at, found = self._buffer, 0, []
-        while len(buffer) - at >= _HEAD.size:
-            size, kind, _, _, id = _HEAD.unpack_from(buffer, at)
+    def _split(self, data: memoryview, most: int) -> list[Frame]:
+        at, found = 0, list[Frame]()
+        while len(data) - at >= _HEAD.size and len(found) < most:
+            size, kind, _, _, id = _HEAD.unpack_from(data, at)
             if not 8 <= size <= _FRAME_MAX:
                 raise LinkError(f"{self.name}: it does not speak the native protocol")
             end = at + 4 + size
-            if end > len(buffer):
+            if end > len(data):
                 break
-            payload = buffer[at + _HEAD.size : end]
+            found.append((kind, id, bytes(data[at + _HEAD.size : end])))
             at = end
+        self._stream.used(at, more=len(found) == most)
+        return found
+
+    def _heard(self, frames: list[Frame]) -> list[Frame]:
+        """Those that are for the caller."""
+        found = []
+        for kind, id, payload in frames:
             if kind == kinds.PING:
                 self.send(kinds.PONG, id)
             elif kind in (kinds.ERROR, kinds.REFUSED):
-                self._buffer = buffer[at:]
                 raise Refused(self.name, orjson.loads(payload))
             elif kind != kinds.PONG:
                 found.append((kind, id, payload))
-        self._buffer = buffer[at:]
         return found
 
     def _lost(self, error: OSError) -> LinkError:
         return LinkError(f"{self.name}: the connection is lost: {error.strerror or error}")
-
-
-def _packed(frame: Frame) -> bytes:
-    kind, id, payload = frame
-    return _HEAD.pack(8 + len(payload), kind, 0, 0, id) + payload
 
 
 class Refused(LinkError):

@@ -6,6 +6,7 @@ Counts what was given out, by which credit is granted again. Knows no connection
 
 from collections import deque
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from penstock.protocols.native.codec._records cimport Chunk, Record, Spot, spot_size
@@ -14,6 +15,10 @@ cdef enum:
     BODY
     POSITION
     TIMESTAMP
+
+
+cdef inline const uint8_t* bytes_at(bytes payload):
+    return <const uint8_t*>PyBytes_AS_STRING(payload)
 
 
 cdef class Inbox:
@@ -39,7 +44,7 @@ cdef class Inbox:
 
     def deliver(self, bytes payload not None):
         cdef uint32_t pull = 0
-        cdef Chunk chunk = Chunk.of_delivery(payload, &pull)
+        cdef Chunk chunk = Chunk.of_delivery(payload, bytes_at(payload), PyBytes_GET_SIZE(payload), &pull)
         if not pull:
             self.add(chunk)
             return 0, ()
@@ -50,7 +55,7 @@ cdef class Inbox:
         return pull, records
 
     def deliver_stored(self, bytes payload not None):
-        self.add(Chunk.of_stored(payload))
+        self.add(Chunk.of_stored(payload, bytes_at(payload), PyBytes_GET_SIZE(payload)))
 
     cdef int add(self, Chunk chunk) except -1:
         if chunk.left:

@@ -68,7 +68,7 @@ cdef class Record:
 cdef class Chunk:
     """The records of one frame, checked as a whole, each made when it is taken."""
 
-    cdef bytes payload              # what `p` points into
+    cdef object owner               # of what `p` points into
     cdef const uint8_t* p           # the next record; of stored ones its batch
     cdef uint32_t index             # of stored ones the next record in its batch
     cdef bint stored
@@ -77,9 +77,9 @@ cdef class Chunk:
     cdef bytes key_block, block     # the last record's
 
     @staticmethod
-    cdef Chunk of_delivery(bytes payload, uint32_t* pull)
+    cdef Chunk of_delivery(object owner, const uint8_t* p, Py_ssize_t payload_size, uint32_t* pull)
     @staticmethod
-    cdef Chunk of_stored(bytes payload)
+    cdef Chunk of_stored(object owner, const uint8_t* p, Py_ssize_t payload_size)
     cdef void look(self, Spot* spot) noexcept
     cdef Record next(self, type kind, object source, uint64_t* size)
     cdef Chunk copied(self)

@@ -89,16 +89,15 @@ cdef class Record:
 
 cdef class Chunk:
     @staticmethod
-    cdef Chunk of_delivery(bytes payload, uint32_t* pull):
+    cdef Chunk of_delivery(object owner, const uint8_t* p, Py_ssize_t payload_size, uint32_t* pull):
         """Of the payload of a DELIVER frame, whose pull is told. Raises ValueError."""
-        cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(payload)
-        cdef const uint8_t* end = p + PyBytes_GET_SIZE(payload)
+        cdef const uint8_t* end = p + payload_size
         cdef uint64_t size
         cdef Py_ssize_t i
         cdef Chunk self = Chunk.__new__(Chunk)
         if end - p < 16:
             raise ValueError("a delivery that is cut short")
-        self.payload = payload
+        self.owner = owner
         self.tag = load64(p)
         self.left = load32(p + 8)
         pull[0] = load32(p + 12)
@@ -115,15 +114,14 @@ cdef class Chunk:
         return self
 
     @staticmethod
-    cdef Chunk of_stored(bytes payload):
+    cdef Chunk of_stored(object owner, const uint8_t* p, Py_ssize_t payload_size):
         """Of the payload of a DELIVER_STORED frame. Raises ValueError."""
-        cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(payload)
-        cdef const uint8_t* end = p + PyBytes_GET_SIZE(payload)
+        cdef const uint8_t* end = p + payload_size
         cdef uint64_t position, end_position
         cdef Chunk self = Chunk.__new__(Chunk)
         if end - p < STORED_HEAD:
             raise ValueError("a stored batch that is cut short")
-        self.payload = payload
+        self.owner = owner
         self.stored = True
         self.tag = load64(p)
         self.left = load32(p + 16)
@@ -203,7 +201,7 @@ cdef class Chunk:
     cdef Chunk copied(self):
         """One of the same records, to be taken apart from these."""
         cdef Chunk other = Chunk.__new__(Chunk)
-        other.payload = self.payload
+        other.owner = self.owner
         other.stored = self.stored
         other.p = self.p
         other.index = self.index

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.errors import PenstockError
 from penstock.log_core.batch._batch import PERSISTENT, Record
@@ -111,6 +111,16 @@ def _buries(guard: Cursor) -> bool:
     return isinstance(entry, QueueEntry) and entry.bury_refused is not None
 
 
+class Opened(NamedTuple):
+    """A producer that is open."""
+
+    epoch: int
+    number: int | None
+    """The last one, if it numbers messages itself; None: there is none."""
+    lsn: int
+    """To wait for."""
+
+
 class Producing:
     """See the module."""
 
@@ -122,6 +132,8 @@ class Producing:
         """Of the same handles, for lists of producers."""
         self._numbered: dict[int, int | None] = {}
         """Handles that number messages themselves; and what was refused and must come again first."""
+        self._claims: dict[int, tuple[bytes, int]] = {}
+        """Of exclusive ones of these, as the log calls them, and their claim."""
 
     # Handles
 
@@ -133,8 +145,9 @@ class Producing:
         known_as: ProducerName | None,
         epoch: int | None,
         numbered: bool = False,
-    ) -> tuple[int, int]:
-        """A new producer; its epoch, and the LSN to wait for. Its user calls it `name`, the log `known_as`.
+        exclusive: bool = False,
+    ) -> Opened:
+        """A new producer. Its user calls it `name`, the log `known_as`; `exclusive`: no other may send.
 
         Raises:
             RequestError: `epoch` is an older one.
@@ -146,10 +159,15 @@ class Producing:
         if route.error is not None:
             assert isinstance(route.error, PenstockError)
             raise route.error
-        lsn = 0
-        self._numbered.pop(handle, None)
-        if numbered:
+        lsn, number = 0, None
+        self._forget(handle)
+        if numbered and known_as is not None:
             self._numbered[handle] = None
+            if exclusive:
+                self._claims[handle] = known_as.key, session.log.producers.claim(known_as.key)
+            seen = session.log.producers.seen(known_as.key)
+            if seen is not None:
+                number, lsn = seen.last, seen.lsn
         elif known_as is not None:
             try:
                 epoch, lsn = session.log.producers.begin(known_as.key, epoch, label=known_as.label)
@@ -160,13 +178,20 @@ class Producing:
         session.codec.add_producer(
             Producer(handle, key, b"" if known_as is None else known_as.key, epoch or 0)
         )
-        return epoch or 0, lsn
+        return Opened(epoch or 0, number, lsn)
+
+    def _forget(self, handle: int) -> None:
+        self._numbered.pop(handle, None)
+        if handle in self._claims:
+            self._session.log.producers.give_up(*self._claims.pop(handle))
 
     def lost(self) -> None:
         """The connection is gone."""
         self._names.clear()
         self._labels.clear()
         self._numbered.clear()
+        for handle in list(self._claims):
+            self._forget(handle)
 
     def end_read(self) -> None:
         """The frames of a read are handled: end the unit of named producers."""
@@ -212,7 +237,14 @@ class Producing:
 
     def _admit_numbered(self, producer: Producer, number: int, count: int) -> int | None:
         missing = self._numbered[producer.id]
-        if number >= 2**63:
+        claim = self._claims.get(producer.id)
+        if claim is not None and not self._session.log.producers.holds(*claim):
+            error = RequestError(
+                "fenced",
+                f"producer '{self._names[producer.id]}' is exclusive, and another connection has opened it",
+                remedy="end this process, or open it again",
+            )
+        elif number >= 2**63:
             error = RequestError(
                 "out_of_sequence",
                 f"a batch with the number {number}",

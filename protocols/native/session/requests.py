@@ -126,7 +126,8 @@ def _exchange_of(fields: Fields) -> tuple[str, str]:
 
 
 def open_producer(session: Session, id: int, fields: Fields) -> None:
-    """{handle, topic, create?} or {handle, exchange, routing_key}, {name?, epoch?, numbered?, group? ...}."""
+    """{handle, topic, create?} or {handle, exchange, routing_key}, {name?, epoch?, numbered?, exclusive?,
+    group? ...}."""
     handle = _handle(session, id, fields)
     lsn = 0
     if fields.has("topic"):
@@ -144,6 +145,13 @@ def open_producer(session: Session, id: int, fields: Fields) -> None:
     numbered = fields.switch("numbered", False)
     if numbered and not producer:
         raise RequestError("bad_field", "who numbers messages has a name", remedy="give it one: name")
+    exclusive = fields.switch("exclusive", False)
+    if exclusive and not numbered:
+        raise RequestError(
+            "bad_field",
+            "only a producer that is numbered may be exclusive",
+            remedy="leave out exclusive: an epoch fences off others",
+        )
     if epoch is not None and (numbered or not producer):
         raise RequestError(
             "bad_field",
@@ -156,10 +164,11 @@ def open_producer(session: Session, id: int, fields: Fields) -> None:
     user = session.identity.username
     rule = "native-numbered" if numbered else "native"
     full_name = producer_name(rule, session.vhost.name, user, producer) if producer else None
-    epoch_now, begun = session.producing.open(handle, key, producer, full_name, epoch, numbered)
+    opened = session.producing.open(handle, key, producer, full_name, epoch, numbered, exclusive)
     if rules is not None:
         session.preparing.open(handle, key, group, rules)
-    session.answer(id, {"handle": handle, "epoch": epoch_now}, max(lsn, begun))
+    told = {"handle": handle, "epoch": opened.epoch, **({"number": opened.number} if numbered else {})}
+    session.answer(id, told, max(lsn, opened.lsn))
 
 
 def subscribe(session: Session, id: int, fields: Fields) -> None:

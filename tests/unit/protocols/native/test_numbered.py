@@ -15,7 +15,7 @@ def producer(world: World, **more: Any) -> Client:
     told = client.request(
         "open_producer", handle=6, topic="t", create=True, name="box", numbered=True, **more
     )
-    assert told == {"handle": 6, "epoch": 0}
+    assert (told["handle"], told["epoch"]) == (6, 0)
     return client
 
 
@@ -90,3 +90,36 @@ def test_it_has_a_name_and_is_not_the_one_with_epochs(world: World) -> None:
         "handle": 1,
         "epoch": 1,
     }
+
+
+def open_again(client: Client, **more: Any) -> dict[str, Any]:
+    return client.request(
+        "open_producer", handle=6, topic="t", create=True, name="box", numbered=True, **more
+    )
+
+
+def test_the_last_number_is_told_when_it_is_opened(world: World) -> None:
+    assert open_again(Client(world))["number"] is None
+    client = producer(world)
+    for number in (7, 12):
+        send(client, number, b"x")
+    assert open_again(Client(world))["number"] == 12
+    world.restart(clean=False)
+    assert open_again(Client(world))["number"] == 12
+
+
+def test_an_exclusive_one_fences_off_those_before_it(world: World) -> None:
+    older, newer, shared = producer(world, exclusive=True), Client(world), producer(world)
+    assert send(older, 1, b"1") == (0x12, False)
+    assert open_again(newer, exclusive=True)["number"] == 1
+    assert send(older, 2, b"from before")[0] == 0x13
+    assert send(newer, 3, b"3") == (0x12, False)
+    newer.lose()
+    assert send(older, 4, b"from before")[0] == 0x13
+    assert send(shared, 5, b"5") == (0x12, False)
+    assert kept(world) == [b"1", b"3", b"5"]
+
+
+def test_only_a_numbered_one_may_be_exclusive(world: World) -> None:
+    told = Client(world).request("open_producer", handle=6, topic="t", create=True, name="p", exclusive=True)
+    assert told["code"] == "bad_field"

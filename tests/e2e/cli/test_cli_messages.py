@@ -23,7 +23,6 @@ from tests.support.commands import Run
 from tests.support.data_plane import until
 from tests.support.managed import ALL_SETTINGS, all_kinds
 from tests.support.management import Api
-from tests.support.mqtt_devices import Device
 
 pytestmark = pytest.mark.penstock_only("this is about the command penstock")
 
@@ -242,91 +241,6 @@ def test_each_show_prints_a_table_and_json_when_it_is_asked_for(run: Run, gatewa
         assert "arguments.x-queue-type quorum\n" in shown, "a value inside another one"
         assert "\nconsumer_details:\nARGUMENTS ACK_REQUIRED" in shown, "a table of its own"
     api.close()
-
-
-VERBS = """
-    queues create vq
-    queues list
-    queues show vq
-    queues purge vq
-    exchanges create ve --type topic
-    exchanges list
-    exchanges show ve
-    exchanges bind ve vq --routing-key a.*
-    exchanges bindings ve
-    exchanges unbind ve vq --routing-key a.*
-    exchanges delete ve
-    topics create vt --max-age 7D
-    topics list
-    topics show vt
-    subs create vt/s --start earliest
-    subs list vt
-    subs show vt/s
-    subs seek vt/s latest
-    subs pause vt/s
-    subs resume vt/s
-    subs delete vt/s
-    topics delete vt
-    webhooks create vw {"source":{"queue":"vq"},"url":"https://127.0.0.1:9/","verify":"none"}
-    webhooks list
-    webhooks show vw
-    webhooks pause vw
-    webhooks resume vw
-    webhooks test vw
-    webhooks rotate vw
-    webhooks redrive vw
-    webhooks replay vw -1h
-    webhooks attempts vw
-    webhooks delete vw
-    shovels create vs {"src-uri":"amqp://","src-queue":"vq","dest-uri":"amqp://127.0.0.1:1","dest-queue":"q2"}
-    shovels list
-    shovels show vs
-    shovels restart vs
-    shovels delete vs
-    federation list
-    bridges list
-    bridges show plant
-    queues delete vq
-    connections list
-    connections channels
-    connections consumers
-    connections close CONNECTION
-    users create vu --password x
-    users list
-    vhosts create vv --description made
-    vhosts list
-    users grant --vhost vv vu a b c
-    users permissions
-    users revoke --vhost vv vu
-    users delete vu
-    vhosts delete vv
-    policies create vp ^vq {"max-length":9}
-    policies list
-    policies delete vp
-    definitions export FILE
-    definitions import FILE
-    audit list
-    audit verify
-    top --once
-    bench --messages 10
-"""
-"""A line for each verb about a running gateway."""
-
-
-def test_each_verb_about_a_running_gateway_is_run(run: Run, gateway: Gateway, tmp_path: Path) -> None:
-    api = Api(gateway)
-    seen = set[tuple[str, ...]]()
-    with Device(gateway.mqtt_port, "closed-by-command"):
-        (name,) = [one["name"] for one in api.get("connections") if one["protocol"].startswith("MQTT")]
-        stands = {"CONNECTION": name, "FILE": str(tmp_path / "definitions.json")}
-        for line in VERBS.strip().splitlines():
-            words = line.split()
-            seen.add(tuple(words[: 1 + bool(parser_of(words[0]).verbs())]))
-            run(*(stands.get(word, word) for word in words))
-            assert run.errors == "" or words[0] == "definitions", line
-    api.close()
-    nouns = {noun: parser_of(noun).verbs() for noun in GROUPS["a running gateway"]}
-    assert seen == {(noun, verb) if verb else (noun,) for noun in nouns for verb in nouns[noun] or [""]}
 
 
 def test_tail_begins_where_it_is_told(run: Run, unique: str) -> None:

@@ -21,6 +21,8 @@ class Parser(argparse.ArgumentParser):
         self._negative_number_matcher = re.compile(r"-[0-9]+(\.[0-9]+|[A-Za-z])?$")
         self.synonyms: dict[str, str] = {}
         """Other names of its verbs."""
+        self.near = {"-p": "--vhost"}
+        """Options that it has not -> those of its own that are meant; -p is RabbitMQ's."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse. Each parser refuses the words that it does not know itself: it knows what is near.
@@ -38,6 +40,8 @@ class Parser(argparse.ArgumentParser):
         if verbs and at == len(words) and not {"-h", "--help"} & {*words}:
             self.error(f"a verb is missing; {self.prog} has {', '.join(verbs)}")
         parsed, unknown = super().parse_known_args(words, namespace)
+        if unknown and re.fullmatch("-[A-Za-z]", unknown[0]):
+            self._refuse_option(unknown[0])
         if unknown:
             self.error(f"it has no place for {' '.join(unknown)}")
         return parsed, unknown
@@ -60,9 +64,16 @@ class Parser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if not name.startswith("--") or " " in name:
                 continue
-            options = [one for action in self._actions for one in action.option_strings]
-            if not any(one.startswith(name) for one in options):
-                self.error(f"there is no option '{name}'", nearest(name, options))
+            if not any(one.startswith(name) for one in self._options()):
+                self._refuse_option(name)
+
+    def _options(self) -> list[str]:
+        return [one for action in self._actions for one in action.option_strings]
+
+    def _refuse_option(self, name: str) -> NoReturn:
+        options = self._options()
+        meant = self.near.get(name)
+        self.error(f"there is no option '{name}'", nearest(meant if meant in options else name, options))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:

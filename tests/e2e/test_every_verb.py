@@ -7,9 +7,7 @@ that has no meaning here ends with its own exit code, which its line says.
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterable, Iterator
-from importlib import import_module
+from collections.abc import Iterator
 from pathlib import Path
 
 import pika
@@ -117,17 +115,16 @@ OURS = """
 """
 
 ELSEWHERE = {
-    "serve": ("tests/e2e/test_serve.py", '"serve"'),
+    "serve": ("tests/e2e/gateway/test_serve.py", '"serve"'),
     "cluster status": ("tests/cluster/test_cluster.py", 'cluster(second, "status"'),
     "cluster handover": ("tests/cluster/test_cluster.py", 'cluster(first, "handover")'),
     "cluster rebuild": ("tests/cluster/test_cluster.py", 'cluster(second, "rebuild"'),
-    "log move": ("tests/e2e/test_move_vhost.py", '"move"'),
-    "migrate mosquitto": ("tests/e2e/test_migrate_mosquitto.py", '"migrate", "mosquitto"'),
-    "migrate rabbitmq": ("tests/e2e/test_migrate_rabbitmq.py", '"migrate", "rabbitmq"'),
-    "spark stop": ("tests/unit/spark/test_registry.py", 'main(["spark", "stop", "sleeper"]) == 0'),
+    "log move": ("tests/e2e/gateway/test_move_vhost.py", '"move"'),
+    "migrate mosquitto": ("tests/e2e/links/test_migrate_mosquitto.py", '"migrate", "mosquitto"'),
+    "migrate rabbitmq": ("tests/e2e/links/test_migrate_rabbitmq.py", '"migrate", "rabbitmq"'),
     "spark": ("tests/spark/test_verbs.py", 'main(["spark", '),
 }
-"""What starts, stops or moves a whole gateway or cluster, or needs a JVM -> the test, and how it runs it."""
+"""What starts, stops or moves a whole gateway or cluster, or needs Spark -> the test, and how it runs it."""
 
 RABBITMQCTL = """
     version
@@ -265,20 +262,22 @@ def lines(table: str) -> Iterator[tuple[list[str], int]]:
 
 
 def verbs() -> set[str]:
-    """Each command with each of its verbs, but for RabbitMQ's."""
-    found = set()
-    for name in {*MODULES} - {"rabbitmqctl", "rabbitmq-diagnostics"}:
-        if name in FOREIGN:
-            below: Iterable[str] = import_module(f"penstock.cli.{MODULES[name][0]}").VERBS
-        else:
-            below = parser_of(name).verbs()
-        found |= {f"{name} {verb}" for verb in below} or {name}
+    """Each command with its verbs; those of Spark and of RabbitMQ's tools have tables of their own."""
+    found = {"spark"}
+    for name in {*MODULES} - {*FOREIGN}:
+        found |= {f"{name} {verb}" for verb in parser_of(name).verbs()} or {name}
     return found
 
 
 def test_each_verb_of_ours_is_run(run: Run, gateway: Gateway, tmp_path: Path) -> None:
     (tmp_path / "rabbitmq.conf").write_text("listeners.tcp.default = 5672\n")
-    names = {"FILE": "definitions.json", "COPY": "copy", "EXPORTED": "exported.gz", "IMPORTED": "imported", "NONE": "none"}
+    names = {
+        "FILE": "definitions.json",
+        "COPY": "copy",
+        "EXPORTED": "exported.gz",
+        "IMPORTED": "imported",
+        "NONE": "none",
+    }
     stands = {name: str(tmp_path / file) for name, file in (*names.items(), ("CONF", "rabbitmq.conf"))}
     stands["DATA"] = str(gateway.data_dir)
     seen = set()
@@ -288,12 +287,7 @@ def test_each_verb_of_ours_is_run(run: Run, gateway: Gateway, tmp_path: Path) ->
             seen.add(" ".join(words[: 1 + bool(parser_of(words[0]).verbs())]))
             run(*(stands.get(word, word) for word in words), code=code)
             assert run.errors == "" or words[0] == "definitions", words
-    assert seen | {*ELSEWHERE} - {"spark"} == {one for one in verbs() if one not in spark_alone()}
-
-
-def spark_alone() -> set[str]:
-    """The verbs of Spark that its own table has."""
-    return {one for one in verbs() if one.startswith("spark ")} - {*ELSEWHERE}
+    assert seen | {*ELSEWHERE} == verbs()
 
 
 def test_the_others_are_run_by_their_tests() -> None:

@@ -27,6 +27,7 @@ __all__ = ["NO_TAG", "ErrorTexts", "HttpApp"]
 _REALM: Final = 'Basic realm="RabbitMQ Management"'
 NO_TAG: Final = "Not management user"
 """RabbitMQ's reason for a user without any tag for the API."""
+_ELSEWHERE: Final = "the management API is not at this address, but at that of management.listen"
 _RABBIT_ERRORS: Final = {
     400: "bad_request",
     401: "not_authorised",
@@ -134,7 +135,7 @@ class HttpApp:
             status, name = 400, "bad_request"
         elif error.code == "not_found" and status == 404:
             if reason.startswith("there is nothing"):
-                reason = "Not Found"
+                reason = "Not Found" if self.routes.begin_with("api") else _ELSEWHERE
             else:
                 name = "not_found"
         elif error.code in ("page_out_of_range", "invalid_pagination_parameters"):

@@ -64,6 +64,10 @@ class Routes:
         """Read a request's target: its `segments` and `query` are set. Raises HttpError 400."""
         request.segments, request.query = split_target(request.target)
 
+    def begin_with(self, segment: str) -> bool:
+        """Whether there are paths whose first segment is this one."""
+        return segment in self._root.children
+
     def add(self, method: str, path: str, handler: Handler, *, quick: bool = False) -> None:
         """Serve `method` on `path`, whose parts in braces become `Request.names`. `quick`: see the module."""
         node = self._root

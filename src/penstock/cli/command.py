@@ -42,6 +42,10 @@ def _guarded(words: Sequence[str]) -> int:
     from penstock.errors import ConfigError, PenstockError
 
     try:
+        if not (sys.stdin and sys.stdout and sys.stderr):
+            from penstock.cli.closed_streams import replace_closed_streams
+
+            replace_closed_streams(silent=words[0] == "serve")
         code = _run(words)
         sys.stdout.flush()
     except PenstockError as error:
@@ -61,12 +65,21 @@ def _guarded(words: Sequence[str]) -> int:
         )
         return 1
     except BrokenPipeError:
-        import os
-
-        # The reader of our output went away (`| head`): no error, and the interpreter must not flush again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()  # its reader went away, as `| head` does: no error
         return 0
+    except OSError as error:
+        _give_up_output()
+        where = error.filename or "standard output"
+        print(f"penstock: error: {where}: {error.strerror or error}", file=sys.stderr)
+        return 1
     return code
+
+
+def _give_up_output() -> None:
+    """Throw away what is not yet written: the interpreter would try it again when it ends."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: Sequence[str]) -> int:

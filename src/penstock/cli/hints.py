@@ -10,9 +10,14 @@ import re
 import shlex
 from typing import Final
 
-__all__ = ["command", "missing", "told_missing"]
+__all__ = ["command", "missing", "plain", "told_different", "told_missing"]
 
 _TOLD: Final = re.compile(r"(?:NOT_FOUND - )?no (\w+) '(.*?)'(?: in vhost '(.*)')?")
+_DIFFERENT: Final = re.compile(
+    r"inequivalent arg '(.+?)' for (queue|exchange) '(.*)' in vhost '(.*)': "
+    r"received (?:the value )?(.+?)(?: of type '\w+')? but current is (.+)"
+)
+_ERLANG: Final = re.compile(r'<<"(.*?)">>')
 _NAMES: Final = {
     "stream": ("topic", "topics"),
     "subscription": ("subscription", "subs"),
@@ -58,3 +63,19 @@ def told_missing(text: str, *, wanted: bool) -> tuple[str, str] | None:
     """`missing`, about the thing that a text of the API says is not there; None: it says something else."""
     found = _TOLD.fullmatch(text)
     return missing(found[1], found[2], found[3] or "/", wanted=wanted) if found else None
+
+
+def told_different(text: str) -> tuple[str, str] | None:
+    """(message, remedy), when a text of the API says that a thing is there already, and is another one."""
+    found = _DIFFERENT.fullmatch(text)
+    if found is None:
+        return None
+    argument, kind, name, vhost, wanted, current = found.groups()
+    message = f"{kind} '{name}' is there already: its {argument} is {current}, not {wanted}"
+    shown = command(f"{kind}s", "show", vhost=vhost, name=name)
+    return message, f"{shown} shows it; take another name, or delete it first"
+
+
+def plain(text: str) -> str:
+    """A text of the API, which has RabbitMQ's words, without terms of Erlang, and in one line."""
+    return "; ".join(line.rstrip(":") for line in _ERLANG.sub(r"'\1'", text).splitlines() if line)

@@ -6,6 +6,7 @@ import argparse
 from typing import Final
 from urllib.parse import urlencode
 
+from penstock.cli.hints import plain
 from penstock.cli.parsing import Builder, Parser
 from penstock.cli.running.client import ApiError, Client
 from penstock.cli.running.nouns import argument, columns, verbs_of
@@ -63,7 +64,11 @@ def _timed(entry: dict[str, object]) -> dict[str, object]:
     at = entry["at"]
     assert isinstance(at, int)
     when = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
-    return {**entry, "time": when.replace("+00:00", "Z").replace("T", " ")}
+    return {
+        **entry,
+        "detail": plain(str(entry["detail"])),
+        "time": when.replace("+00:00", "Z").replace("T", " "),
+    }
 
 
 def _verify(client: Client, parsed: argparse.Namespace) -> None:

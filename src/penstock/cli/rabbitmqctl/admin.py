@@ -29,6 +29,8 @@ _OF_POLICY: Final = (
 def _add_user(call: Call) -> None:
     call.say(f'Adding user "{call.words[0]}" ...')
     password = call.word(1) or sys.stdin.readline().rstrip("\n")
+    if not password:
+        raise Failure("Password is not provided via argument or stdin", 70)
     path = f"users/{call.path(0)}"
     try:
         call.client.get(path)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote, unquote, urlsplit
 
-from penstock.cli.hints import command, told_missing
+from penstock.cli.hints import command, plain, told_different, told_missing
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -41,21 +42,25 @@ class Client:
     def __init__(self, url: str, *, login: tuple[str, str] | None = None) -> None:
         import http.client  # with all of TLS behind it, and `penstock --version` is quick
 
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            port = parts.port or 15672
+        except ValueError:  # the port is none
+            parts, port = urlsplit(""), 0
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ApiError(f"{url} is no URL of a management API", 0, remedy="write http://HOST:PORT")
+            shown = re.sub("//[^/]*@", "//", url)  # without the password
+            raise ApiError(f"{shown} is no URL of a management API", 0, remedy="write http://HOST:PORT")
         user = os.environ.get("PENSTOCK_USER") or unquote(parts.username or "guest")
         password = os.environ.get("PENSTOCK_PASSWORD") or unquote(parts.password or "guest")
         if login is not None:
             user, password = login
         self.user, self.password = user, password
-        self.address = f"{parts.hostname}:{parts.port or 15672}"
+        self.address = f"{parts.hostname}:{port}"
         self._authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
         self._failures = (OSError, http.client.HTTPException)
+        self._scheme = parts.scheme
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection: http.client.HTTPConnection = kind(
-            parts.hostname, parts.port or 15672, timeout=_TIMEOUT_S
-        )
+        self._connection: http.client.HTTPConnection = kind(parts.hostname, port, timeout=_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self
@@ -79,8 +84,9 @@ class Client:
 
     def lines(self, path: str) -> Iterator[str]:
         """The lines of an answer that does not end, as they come. Raises ApiError."""
+        where = _target(path)
         try:
-            self._connection.request("GET", path, headers={"authorization": self._authorization})
+            self._connection.request("GET", where, headers={"authorization": self._authorization})
             answer = self._connection.getresponse()
             if answer.status >= 400:
                 raise self._refused(answer.read(), answer, wanted=True)
@@ -108,11 +114,21 @@ class Client:
                 else "`penstock users permissions` shows an administrator what users may do, and `penstock "
                 "users grant` changes it",
             )
-        if answer.status in (404, 422) and (said := told_missing(reason, wanted=wanted)):
+        if said := told_missing(reason, wanted=wanted) or told_different(reason):
             return ApiError(said[0], answer.status, remedy=said[1])
-        return ApiError(reason, answer.status)
+        return ApiError(plain(reason), answer.status)
 
     def _unreachable(self, error: Exception) -> ApiError:
+        from http.client import HTTPException
+
+        # Another protocol's listener may answer with its own bytes, or close the connection, or reset it.
+        if isinstance(error, (HTTPException, ConnectionResetError)) or "SSL" in type(error).__name__:
+            return ApiError(
+                f"{self.address} gave no answer over {self._scheme}",
+                0,
+                remedy="name the address of management.listen with --url (http), or of management.tls_listen "
+                "(https)",
+            )
         return ApiError(
             f"no answer from the management API at {self.address}: {error}",
             0,
@@ -128,8 +144,8 @@ class Client:
         """
         data = None if body is None else json.dumps(body).encode()
         sent = {"authorization": self._authorization, "content-type": "application/json", **headers}
+        where = _target(path)
         try:
-            where = path if path.startswith("/") else f"/api/{path}"
             self._connection.request(method, where, data, sent)
             answer = self._connection.getresponse()
             text = answer.read()
@@ -142,6 +158,13 @@ class Client:
         if answer.status >= 400:
             raise self._refused(text, answer, wanted=method not in ("GET", "DELETE"))
         return json.loads(text) if text else None
+
+
+def _target(path: str) -> str:
+    """The whole of a path that may begin below /api. Raises ApiError: a name in it is empty."""
+    if "//" in f"{path.partition('?')[0]}/":
+        raise ApiError("a name is empty", 400, remedy="write it; the default exchange is amq.default")
+    return path if path.startswith("/") else f"/api/{path}"
 
 
 def _reason(text: bytes) -> str:

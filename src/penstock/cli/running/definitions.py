@@ -22,13 +22,13 @@ def _add_definitions(parser: Parser) -> None:
     definitions(
         "export",
         _export,
-        argument("file", metavar="FILE", nargs="?", help="default: standard output"),
+        argument("file", metavar="FILE", nargs="?", default="-", help="default: standard output"),
         help="write a definitions.json, as RabbitMQ has it",
     )
     definitions(
         "import",
         _import,
-        argument("file", metavar="FILE"),
+        argument("file", metavar="FILE", help="-: standard input"),
         argument("--dry-run", action="store_true", help="change nothing, and say what would change"),
         argument("-o", "--output", choices=("table", "json"), default="table"),
         help="read one: RabbitMQ's or our own",
@@ -37,7 +37,7 @@ def _add_definitions(parser: Parser) -> None:
 
 def _export(client: Client, parsed: argparse.Namespace) -> None:
     text = json.dumps(client.get("definitions"), indent=2)
-    if parsed.file is None:
+    if parsed.file == "-":
         print(text)
         return
     try:
@@ -49,7 +49,8 @@ def _export(client: Client, parsed: argparse.Namespace) -> None:
 
 def _import(client: Client, parsed: argparse.Namespace) -> None:
     try:
-        definitions = json.loads(Path(parsed.file).read_text())
+        text = sys.stdin.read() if parsed.file == "-" else Path(parsed.file).read_text()
+        definitions = json.loads(text)
     except OSError as error:
         raise ConfigError(f"cannot read it: {error.strerror}", source=parsed.file) from error
     except ValueError as error:

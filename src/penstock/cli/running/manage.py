@@ -72,9 +72,7 @@ def _add_exchanges(parser: Parser) -> None:
         argument("--arguments", type=json_object, default={}, metavar="JSON", help="further arguments"),
         help="make a durable exchange",
     )
-    exchanges(
-        "delete", _delete("exchanges/{vhost}/{name}"), _VHOST, _NAME, help="delete an exchange, its bindings"
-    )
+    exchanges("delete", _delete_exchange, _VHOST, _NAME, help="delete an exchange, its bindings")
     exchanges(
         "bindings",
         _bindings,
@@ -213,7 +211,20 @@ def _create_queue(client: Client, parsed: argparse.Namespace) -> None:
 
 def _create_exchange(client: Client, parsed: argparse.Namespace) -> None:
     body = {"type": parsed.type, "durable": True, "arguments": parsed.arguments}
-    client.request("PUT", filled("exchanges/{vhost}/{name}", parsed), body)
+    try:
+        client.request("PUT", filled("exchanges/{vhost}/{name}", parsed), body)
+    except ApiError as error:
+        if not error.message.startswith("unknown exchange type"):
+            raise
+        known = [one["name"] for one in client.get("overview")["exchange_types"]]
+        hint = nearest(parsed.type, known) or f"there are {', '.join(known)}"
+        raise ApiError(error.message, error.status, remedy=hint.strip()) from error
+
+
+def _delete_exchange(client: Client, parsed: argparse.Namespace) -> None:
+    if parsed.name.startswith("amq."):
+        raise ApiError(f"exchange '{parsed.name}' is the gateway's own, and stays", 403)
+    of_a_thing("DELETE", client, "exchanges/{vhost}/{name}", parsed)
 
 
 def _bind(client: Client, parsed: argparse.Namespace) -> None:
@@ -272,8 +283,7 @@ def _set_policy(client: Client, parsed: argparse.Namespace) -> None:
     try:
         client.request("PUT", filled("policies/{vhost}/{name}", parsed), body)
     except ApiError as error:
-        # The API lists the settings as RabbitMQ does, as Erlang terms.
-        unknown = re.findall(r'<<"(.*?)">>', error.message)
+        unknown = re.findall(r"\{'(.*?)',", error.message)
         if not unknown or not error.message.endswith("not recognised policy settings"):
             raise
         from penstock.router.policies.definitions import setting_names

@@ -64,6 +64,7 @@ def _add_sub(sub: Parser) -> None:
     source = sub.add_mutually_exclusive_group(required=True)
     source.add_argument("--queue")
     source.add_argument("--subscription", metavar="TOPIC/NAME", type=subscription)
+    sub.near["--topic"] = "--subscription"
     sub.add_argument("--consumer", help="its name, for subscriptions that are not shared")
     sub.add_argument("--drain", action="store_true", help="end when there is nothing more")
     _add_output(sub)
@@ -213,7 +214,7 @@ def _ignore(count: int) -> None:
 
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    if not equals:
+    if not equals or not name:
         raise ApiError(f"a header is NAME=VALUE, not {text!r}", 0)
     return name, value
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.spark.jobs.shared.common import add_choice, choice_of, every, program, run_stream
-from penstock.spark.logs.log_view import LogView
+from penstock.spark.jobs.common import add_choice, choice_of, every, position_of, program, run_stream
+from penstock.spark.log_view import LogView
 from penstock.spark.schema import arrow_schema, select
 from penstock.spark.tables.table import open_table
 
@@ -103,7 +103,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
     run_stream(
         start,
-        lambda progress: f"the table has the log up to {progress['sources'][0]['endOffset']}",
+        lambda progress: (
+            f"the table has the log up to position {position_of(progress['sources'][0]['endOffset'])}"
+        ),
         arguments,
         "sink",
     )

@@ -70,6 +70,34 @@ def test_a_closed_stream_or_a_full_disk_is_said(
         assert done.stdout == "kept\nkept\n", "a command without output takes nothing"
 
 
+def test_any_bytes_are_published_and_any_locale_prints_them(run: Run, unique: str) -> None:
+    run("queues", "create", unique)
+    in_ascii = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+
+    def shell(line: str, more: dict[str, str], code: int = 0) -> tuple[bytes, bytes]:
+        ran = subprocess.run(
+            ["bash", "-c", f'penstock() {{ {sys.executable} -m penstock "$@"; }}; {line}'],
+            env={**environment, **more},
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        assert ran.returncode == code, ran
+        return ran.stdout, ran.stderr
+
+    for more in (in_ascii, {"PYTHONIOENCODING": "utf-8:strict"}):
+        shell(f"printf 'gr\\xc3\\xbc\\xc3\\xbc\\n\\xff\\xfe\\n' | penstock pub --queue {unique}", more)
+        shell(f"penstock pub --queue {unique} $'\\xc3\\xbc'", more)
+        told, _ = shell(f"penstock sub --queue {unique} --drain", more)
+        letter = b"\\xfc" if more is in_ascii else "ü".encode()
+        assert told == b"gr" + 2 * letter + b"\n//4=\n" + letter + b"\n"
+        _, said = shell(f"penstock pub --queue {unique} $'\\xff'", more, 2)
+        assert said.startswith(b"penstock: error: b'\\xff' is not UTF-8; ")
+        _, said = shell(f"printf '\\xff' | penstock pub --queue {unique} --json", more, 1)
+        assert said == b"penstock: error: not JSON: b'\\xff'\n"
+
+
 # Addresses
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "add_choice",
     "choice_of",
     "every",
+    "position_of",
     "program",
     "run_stream",
     "span",
@@ -227,7 +228,7 @@ def _show(
             shown = report["batchId"]
             source = report["sources"][0]
             start, end, newest = (
-                _position(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset")
+                position_of(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset")
             )
             job.note(end)
             seconds = report["durationMs"]["triggerExecution"] / 1000
@@ -254,7 +255,7 @@ def span(view: LogView, first: int, last: int) -> tuple[int, int]:
     return sum(part.last - part.first for part in parts), sum(part.nbytes for part in parts)
 
 
-def _position(offset: Any) -> int:
+def position_of(offset: Any) -> int:
     """The position in an offset of the source, which may be text; 0: there is none."""
     if isinstance(offset, str):
         offset = json.loads(offset)

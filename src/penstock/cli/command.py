@@ -39,14 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _guarded(words: Sequence[str]) -> int:
+    from penstock.cli.streams import as_text, prepare_streams
     from penstock.errors import ConfigError, PenstockError
 
     try:
-        if not (sys.stdin and sys.stdout and sys.stderr):
-            from penstock.cli.closed_streams import replace_closed_streams
-
-            replace_closed_streams(silent=words[0] == "serve")
-        code = _run(words)
+        prepare_streams(silent=words[0] == "serve")
+        code = _run(as_text(words))
         sys.stdout.flush()
     except PenstockError as error:
         from penstock.cli.terminal import folded

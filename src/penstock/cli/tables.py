@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from penstock.cli.terminal import has_width, show_table
+from penstock.cli.terminal import fits, has_width, show_table
 from penstock.errors import ConfigError
 
 __all__ = ["Columns", "cells", "erlang", "lookup", "print_list", "print_record", "print_rows", "tabbed"]
@@ -32,10 +32,10 @@ def print_rows(items: Sequence[Item], columns: Sequence[str], form: str) -> None
         return
     rows, numbers = cells(items, columns)
     names = [name.upper() for name in columns]
-    if has_width(sys.stdout):
+    widths = [max(len(name), *(len(row[at]) for row in rows), 0) for at, name in enumerate(columns)]
+    if has_width(sys.stdout) and fits(widths):
         show_table(names, rows, numbers)
         return
-    widths = [max(len(name), *(len(row[at]) for row in rows), 0) for at, name in enumerate(columns)]
     for row in (names, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 

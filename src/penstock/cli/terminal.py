@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-__all__ = ["folded", "has_width", "live", "progress", "show_table", "table", "takes_styles"]
+__all__ = ["fits", "folded", "has_width", "live", "progress", "show_table", "table", "takes_styles"]
 
 
 def has_width(stream: TextIO) -> bool:
@@ -53,6 +53,16 @@ _TITLES: Final = {
     "SEND_OCT": "SENT",
 }
 """Shorter names of columns for people; --columns has the names of the API, and so has plain text."""
+
+
+_LEAST: Final = 5
+"""Characters of a cell that are read as a word when it is folded."""
+
+
+def fits(widths: Sequence[int]) -> bool:
+    """Whether a table of columns that would be so wide can be read in the terminal, with folded cells."""
+    least = sum(min(width, _LEAST) + 2 for width in widths) - 2
+    return least <= shutil.get_terminal_size().columns
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> Table:

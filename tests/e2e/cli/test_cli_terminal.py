@@ -58,6 +58,14 @@ def test_a_table_fits_the_terminal_and_loses_nothing(environment: Mapping[str, s
     assert LONG in whole and "[bold]not" in whole
 
 
+@pytest.mark.parametrize("columns", [5, 20, 40])
+def test_a_terminal_that_is_too_narrow_for_columns_gets_lines(
+    environment: Mapping[str, str], columns: int
+) -> None:
+    code, shown = in_terminal(LIST, environment, columns=columns)
+    assert (code, shown) == (0, piped(LIST, environment))
+
+
 def test_no_color_and_pipes_get_plain_text(environment: Mapping[str, str]) -> None:
     plain = piped(LIST, environment)
     assert "\x1b" not in plain and LONG in plain.splitlines()[-1] + plain.splitlines()[-2]

@@ -53,7 +53,7 @@ def _import(client: Client, parsed: argparse.Namespace) -> None:
         definitions = json.loads(text)
     except OSError as error:
         raise ConfigError(f"cannot read it: {error.strerror}", source=parsed.file) from error
-    except ValueError as error:
+    except ValueError as error:  # also bytes that are not UTF-8
         raise ConfigError(f"it is not JSON: {error}", source=parsed.file) from error
     found = client.request("POST", "definitions-dry-run", definitions)
     if not parsed.dry_run:

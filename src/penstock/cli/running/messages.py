@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from base64 import b64encode
 from contextlib import nullcontext
 from io import TextIOBase
 from typing import Final
@@ -17,6 +18,7 @@ from penstock.cli.parsing import Builder, Parser
 from penstock.cli.running.client import ApiError, Client, segment
 from penstock.cli.running.nouns import Action, add_target, runner
 from penstock.cli.running.paths import AT_ONCE, Item, base, batches, count, subscription, subscription_path
+from penstock.cli.streams import bytes_of
 from penstock.cli.terminal import progress
 from penstock.errors import ConfigError
 
@@ -154,12 +156,12 @@ def _pub(client: Client, parsed: argparse.Namespace) -> None:
         path += "?mandatory=true" if parsed.mandatory else ""
 
     def item(text: str) -> Item:
-        found: Item = {"value": text}
+        found: Item = _value(text)
         if parsed.json:
             try:
-                found = json.loads(text)
-            except ValueError as error:
-                raise ApiError(f"not JSON: {text[:100]}", 0) from error
+                found = json.loads(found["value"])
+            except (ValueError, KeyError) as error:
+                raise ApiError(f"not JSON: {bytes_of(text)[:100]!r}", 0) from error
         if parsed.exchange is not None:
             found.setdefault("routing_key", parsed.routing_key or "")
         if parsed.key is not None:
@@ -200,6 +202,15 @@ def _pub(client: Client, parsed: argparse.Namespace) -> None:
             "--mandatory to fail instead.",
             file=sys.stderr,
         )
+
+
+def _value(text: str) -> Item:
+    """The body of a message; what is not UTF-8 travels as Base64."""
+    octets = bytes_of(text)
+    try:
+        return {"value": octets.decode()}
+    except UnicodeDecodeError:
+        return {"value_b64": b64encode(octets).decode("ascii")}
 
 
 def _bind(parsed: argparse.Namespace) -> str:

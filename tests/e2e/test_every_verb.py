@@ -124,7 +124,7 @@ ELSEWHERE = {
     "migrate rabbitmq": ("tests/e2e/links/test_migrate_rabbitmq.py", '"migrate", "rabbitmq"'),
     "spark": ("tests/spark/test_verbs.py", 'main(["spark", '),
 }
-"""What starts, stops or moves a whole gateway or cluster, or needs Spark -> the test, and how it runs it."""
+"""Verbs that start, stop or move a whole gateway or cluster, or need Spark -> the test, and how it runs them."""
 
 RABBITMQCTL = """
     version

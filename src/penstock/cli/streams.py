@@ -57,7 +57,7 @@ def as_text(words: Sequence[str]) -> list[str]:
         return [bytes_of(word).decode() for word in words]
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"{error.object!r} is not UTF-8", remedy="`penstock pub` takes other bytes on standard input"
+            f"{error.object!r} is not UTF-8", remedy="standard input of pub takes other bytes"
         ) from error
 
 

@@ -97,7 +97,7 @@ class Tool:
             if isinstance(error, Failure) and error.code == FAILED_CHECK and parsed.formatter == "json":
                 print(json.dumps({"result": "error", "message": str(error)}), file=sys.stderr)
             elif error.status == 404 and error.message == "Not Found":
-                # What a verb is about has its own text; the vhost is left.
+                # The thing that a verb is about has a text of its own; the vhost is left.
                 print(f"Error:\nVirtual host '{parsed.vhost}' does not exist", file=sys.stderr)
             else:
                 print(f"Error:\n{error}", file=sys.stderr)

@@ -124,7 +124,7 @@ ELSEWHERE = {
     "migrate rabbitmq": ("tests/e2e/links/test_migrate_rabbitmq.py", '"migrate", "rabbitmq"'),
     "spark": ("tests/spark/test_verbs.py", 'main(["spark", '),
 }
-"""Verbs that start, stop or move a whole gateway or cluster, or need Spark -> the test, and how it runs them."""
+"""Verbs that start, stop or move a whole gateway, or need Spark -> the test, and how it runs them."""
 
 RABBITMQCTL = """
     version
@@ -139,6 +139,8 @@ RABBITMQCTL = """
     rotate_logs
     set_log_level info
     list_feature_flags
+    node_health_check
+    list_node_auth_attempt_stats
     enable_feature_flag all
     force_gc = 69
     add_user ru secret
@@ -228,14 +230,12 @@ DIAGNOSTICS = """
     check_virtual_hosts
     is_booting
     is_running
-    list_node_auth_attempt_stats
     list_user_limits --user guest
     list_user_permissions guest
     list_user_topic_permissions guest
     listeners
     log_location
     memory_breakdown
-    node_health_check
     server_version
     wait --pid PID
 """

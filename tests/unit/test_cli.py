@@ -19,6 +19,7 @@ from penstock.config import Config
 from penstock.errors import ConfigError, PenstockError, StartError
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
+from tests.support.brokers import ROOT
 
 
 @pytest.fixture
@@ -259,12 +260,17 @@ def test_every_command_explains_itself() -> None:
         assert "usage: penstock " + " ".join(command) in ran.stdout
 
 
-def test_output_into_a_closed_pipe_is_no_error() -> None:
+@pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.parametrize(
+    "words", ["--help", "--version", "config schema", "rabbitmqctl help", "spark --help"]
+)
+def test_output_into_a_closed_pipe_is_no_error(words: str, buffered: str) -> None:
     program = (
         "import os, sys; reading, writing = os.pipe(); os.close(reading); os.dup2(writing, 1);"
-        "from penstock.cli import main; sys.exit(main(['config', 'schema']))"
+        f"from penstock.cli import main; sys.exit(main({words.split()}))"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    environment = {"PYTHONUNBUFFERED": buffered, "PYTHONPATH": str(ROOT / "src")}
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 

@@ -30,12 +30,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[0] == "help":
         words = [*words[1:], "--help"]
     if words[0] in ("-h", "--help"):
-        print(overview())
-        return 0
+        return _told(overview())
     if words[0] == "--version":
-        print(f"penstock {__version__}")
-        return 0
+        return _told(f"penstock {__version__}")
     return _guarded(words)
+
+
+def _told(text: str) -> int:
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        return _unwritten(error)
+    return 0
 
 
 def _guarded(words: Sequence[str]) -> int:
@@ -62,22 +68,22 @@ def _guarded(words: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 1
-    except BrokenPipeError:
-        _give_up_output()  # its reader went away, as `| head` does: no error
-        return 0
     except OSError as error:
-        _give_up_output()
-        where = error.filename or "standard output"
-        print(f"penstock: error: {where}: {error.strerror or error}", file=sys.stderr)
-        return 1
+        return _unwritten(error)
     return code
 
 
-def _give_up_output() -> None:
-    """Throw away what is not yet written: the interpreter would try it again when it ends."""
+def _unwritten(error: OSError) -> int:
+    """The exit code when output could not be written."""
     import os
 
+    # The interpreter would try to write the rest when it ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return 0  # its reader went away, as `| head` does
+    where = error.filename or "standard output"
+    print(f"penstock: error: {where}: {error.strerror or error}", file=sys.stderr)
+    return 1
 
 
 def _run(words: Sequence[str]) -> int:

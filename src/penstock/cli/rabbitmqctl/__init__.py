@@ -11,13 +11,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.cli.rabbitmqctl import admin, node, parameters, starting, state, things
+from penstock.cli.rabbitmqctl import admin, checks, node, parameters, starting, state, things
 from penstock.cli.rabbitmqctl.command import Tool
 
 __all__ = ["VERBS", "run"]
 
 _TOOL: Final = Tool(
-    "rabbitmqctl", state.GROUPS, node.GROUPS, starting.GROUPS, admin.GROUPS, things.GROUPS, parameters.GROUPS
+    "rabbitmqctl",
+    state.GROUPS,
+    node.GROUPS,
+    starting.GROUPS,
+    admin.GROUPS,
+    things.GROUPS,
+    parameters.GROUPS,
+    checks.BOTH,
 )
 
 VERBS: Final = _TOOL.verbs

@@ -13,7 +13,7 @@ from penstock.cli.rabbitmqctl.command import Tool
 from penstock.cli.rabbitmqctl.things import LISTS
 from penstock.cli.running.client import ApiError, segment
 
-__all__ = ["VERBS", "run"]
+__all__ = ["BOTH", "VERBS", "run"]
 
 _CONNECT_S: Final = 5.0
 _NAMES: Final = {"amqp091": "amqp", "amqp10": "amqp", "amqps": "amqp/ssl", "mqtts": "mqtt/ssl"}
@@ -232,6 +232,14 @@ def _auth_attempts(call: Call) -> None:
 
 _CRITICAL: Final = Verb(_check_critical, "Passes: no queue has replicas that this gateway could lack")
 
+BOTH: Final[Groups] = {
+    _HEALTH: {
+        "list_node_auth_attempt_stats": Verb(_auth_attempts, "Lists logins by protocol"),
+        "node_health_check": Verb(_check_running, "Deprecated there: fails if clients cannot connect"),
+    }
+}
+"""Verbs that rabbitmqctl has, too."""
+
 _GROUPS: Final[Groups] = {
     "Nodes": {"wait": starting.WAIT},
     _HEALTH: {
@@ -256,10 +264,8 @@ _GROUPS: Final[Groups] = {
         "check_virtual_hosts": Verb(_check_virtual_hosts, "Fails if a virtual host is not running"),
         "is_booting": Verb(_is_booting, "Says whether the gateway is starting"),
         "is_running": Verb(_is_running, "Says whether clients can connect"),
-        "list_node_auth_attempt_stats": Verb(_auth_attempts, "Lists logins by protocol"),
         "listeners": Verb(_listeners, "Lists the open listeners"),
         "memory_breakdown": Verb(_memory_breakdown, "Says what takes how much memory"),
-        "node_health_check": Verb(_check_running, "Deprecated there: fails if clients cannot connect"),
         "ping": starting.PING,
         "server_version": Verb(_server_version, "Displays the version of RabbitMQ whose API is answered"),
     },
@@ -280,6 +286,7 @@ _TOOL: Final = Tool(
     "rabbitmq-diagnostics",
     state.GROUPS,
     _GROUPS,
+    BOTH,
     LISTS,
     parameters.LISTS,
     _seen(admin.GROUPS),

@@ -102,6 +102,8 @@ class Tool:
             else:
                 print(f"Error:\n{error}", file=sys.stderr)
             return _code(error, parsed.verb)
+        except BrokenPipeError:
+            raise  # the reader of our output went away: for each command the same
         except OSError as error:
             print(f"Error:\n{error}", file=sys.stderr)
             return _FAILED

@@ -10,10 +10,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.support.brokers import ROOT, Gateway
 from tests.support.commands import Run
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS
 
 pytestmark = pytest.mark.penstock_only("this is about the command penstock")
@@ -129,6 +131,17 @@ def test_an_address_of_something_else_is_said(run: Run, gateway: Gateway, url: s
         run(*verb, "--url", url, code=1)
         said = run.errors.removesuffix("\n")
         assert words in said and said.isprintable(), said
+
+
+@pytest.mark.parametrize("listener", ["http", "management", "metrics"])
+def test_of_health_two_pages_need_no_login_and_say_nothing_else(gateway: Gateway, listener: str) -> None:
+    base = f"http://127.0.0.1:{gateway.ports[listener]}"
+    for page in ("healthz", "readyz"):
+        answer = httpx.get(f"{base}/{page}?verbose=1", timeout=LIMIT_S)
+        assert (answer.status_code, answer.text) == (200, "ok\n")
+    for page in ("healthz/x", "livez", "api/healthz", "api/overview", "v1/healthz", "v1/vhosts/%2F/queues"):
+        answer = httpx.get(f"{base}/{page}", timeout=LIMIT_S)
+        assert answer.status_code == (404 if listener == "metrics" else 401), page
 
 
 # Names and values

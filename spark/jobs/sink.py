@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.spark.jobs.common import add_choice, choice_of, every, position_of, program, run_stream
-from penstock.spark.log_view import LogView
+from penstock.spark.jobs.shared.common import add_choice, choice_of, every, position_of, program, run_stream
+from penstock.spark.logs.log_view import LogView
 from penstock.spark.schema import arrow_schema, select
 from penstock.spark.tables.table import open_table
 

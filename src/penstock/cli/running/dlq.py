@@ -8,7 +8,7 @@ from typing import Final
 from penstock.cli.parsing import Builder, Parser
 from penstock.cli.running.client import Client, segment
 from penstock.cli.running.nouns import argument, columns, verbs_of
-from penstock.cli.running.paths import AT_ONCE, Item, base, batches, count
+from penstock.cli.running.paths import AT_ONCE, Item, base, batches, count, give_back
 from penstock.cli.tables import print_list, print_rows
 from penstock.cli.terminal import progress
 
@@ -86,14 +86,9 @@ def _leased(client: Client, parsed: argparse.Namespace) -> tuple[str, list[Item]
     return path, found
 
 
-def _give_back(client: Client, path: str, messages: list[Item]) -> None:
-    for batch in batches(messages):
-        client.request("POST", f"{path}/nack", {"handles": [one["handle"] for one in batch]})
-
-
 def _peek(client: Client, parsed: argparse.Namespace) -> None:
     path, messages = _leased(client, parsed)
-    _give_back(client, path, messages)
+    give_back(client, path, messages)
     rows: list[Item] = []
     for message in messages:
         death = _death(message)
@@ -111,11 +106,11 @@ def _redrive(client: Client, parsed: argparse.Namespace) -> None:
         right = bool(parsed.to or death) and parsed.reason in (None, death.get("reason"))
         (chosen if right else others).append(message)
     if parsed.dry_run:
-        _give_back(client, path, messages)
+        give_back(client, path, messages)
         rows = [{"id": one["id"], "to": parsed.to or _death(one)["queue"]} for one in chosen]
         print_rows(rows, ("id", "to"), "table")
         return
-    _give_back(client, path, others)
+    give_back(client, path, others)
     done = 0
     with progress(len(chosen), "redriven", unit="messages") as did:
         for batch in batches(chosen):

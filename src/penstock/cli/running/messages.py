@@ -17,7 +17,16 @@ from penstock.cli.hints import command
 from penstock.cli.parsing import Builder, Parser
 from penstock.cli.running.client import ApiError, Client, segment
 from penstock.cli.running.nouns import Action, add_target, runner
-from penstock.cli.running.paths import AT_ONCE, Item, base, batches, count, subscription, subscription_path
+from penstock.cli.running.paths import (
+    AT_ONCE,
+    Item,
+    base,
+    batches,
+    count,
+    give_back,
+    subscription,
+    subscription_path,
+)
 from penstock.cli.streams import bytes_of
 from penstock.cli.terminal import progress
 from penstock.errors import ConfigError
@@ -247,14 +256,17 @@ def _sub(client: Client, parsed: argparse.Namespace) -> None:
         messages = _pulled(client, parsed, path, body)
         if not messages and parsed.drain:
             return
-        for message in messages:
-            handle = message.pop("handle")
-            _print_message(message, whole=parsed.json)
-            message["handle"] = handle
-        sys.stdout.flush()
-        if messages:
+        handles = [message.pop("handle") for message in messages]
+        try:
+            for message in messages:
+                _print_message(message, whole=parsed.json)
+            sys.stdout.flush()
+        except (OSError, KeyboardInterrupt):
             # Only what was printed is done: who reads our output may have gone away.
-            client.request("POST", f"{path}/ack", {"handles": [one["handle"] for one in messages]})
+            give_back(client, path, [{"handle": handle} for handle in handles])
+            raise
+        if messages:
+            client.request("POST", f"{path}/ack", {"handles": handles})
         if left is not None:
             left -= len(messages)
 

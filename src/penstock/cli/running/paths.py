@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from penstock.cli.running.client import segment
+from penstock.cli.running.client import Client, segment
 
-__all__ = ["AT_ONCE", "Item", "base", "batches", "count", "subscription", "subscription_path"]
+__all__ = ["AT_ONCE", "Item", "base", "batches", "count", "give_back", "subscription", "subscription_path"]
 
 Item = dict[str, Any]
 
@@ -40,6 +40,12 @@ def count(text: str) -> int:
 def subscription_path(parsed: argparse.Namespace, name: tuple[str, str]) -> str:
     """The path of a subscription."""
     return f"{base(parsed)}/streams/{segment(name[0])}/subscriptions/{segment(name[1])}"
+
+
+def give_back(client: Client, path: str, messages: Sequence[Item]) -> None:
+    """Let others have what was pulled at a path, at once: not when the leases end."""
+    for batch in batches(messages):
+        client.request("POST", f"{path}/nack", {"handles": [one["handle"] for one in batch]})
 
 
 def batches(items: Iterable[Item]) -> Iterator[list[Item]]:

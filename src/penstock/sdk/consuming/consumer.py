@@ -58,6 +58,8 @@ class Source(Generic[T]):
 class Consumer(Settling[T]):
     """Made by `Client.subscribe` and `Client.reader`; `async with` opens it, and closes it at the end."""
 
+    _noun = "consumer"
+
     def __init__(
         self,
         client: Client,
@@ -266,7 +268,7 @@ class Consumer(Settling[T]):
             raise self._error
         if not self.handle:
             raise ClientError(
-                f"the consumer of {self.place} is not open",
+                f"the {self._noun} of {self.place} is not open",
                 remedy="open it first: use it in a with block, or call its open()",
             )
 

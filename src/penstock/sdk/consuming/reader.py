@@ -26,6 +26,8 @@ __all__ = ["Reader"]
 class Reader(Consumer[T]):
     """Made by `Client.reader`; `async with` opens it, and closes it at the end."""
 
+    _noun = "reader"
+
     async def has_more(self) -> bool:
         """Whether something that was published before this call is not given out yet; of topics only.
 

@@ -29,7 +29,7 @@ async def test_the_port_of_another_protocol_is_named_as_such(gateway: Gateway, f
 async def test_unopened_objects_raise_an_error_that_says_so(client: penstock.Client) -> None:
     await client.admin.create_topic("t")
     for consumer, noun in ((client.subscribe("t", "s"), "consumer"), (client.reader("t"), "reader")):
-        wanted = f"the {noun} of topic .* is not open; open it first: use it in a with block"
+        wanted = f"the {noun} of .* is not open; open it first: use it in a with block"
         with pytest.raises(penstock.ClientError, match=wanted):
             await consumer.receive(WAIT_S)
         with pytest.raises(penstock.ClientError, match="is not open"):

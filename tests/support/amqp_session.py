@@ -21,11 +21,11 @@ from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.protocols.amqp.codec.properties import headers_of
 from penstock.protocols.amqp.messages.dead_letters import rewrite
-from penstock.protocols.amqp.messages.delay import WORDS
 from penstock.protocols.amqp.options import AmqpOptions
 from penstock.protocols.amqp.session.handshake import HEADER
 from penstock.protocols.amqp.session.session import Session
 from penstock.protocols.amqp10.messages.annotating import annotated
+from penstock.protocols.headers.delay import WORDS
 from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.router.authorization.identity import Identity
 from penstock.router.broker import Broker

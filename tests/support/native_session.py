@@ -12,7 +12,7 @@ from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.protocols.amqp.codec.properties import headers_of
 from penstock.protocols.amqp.messages.dead_letters import rewrite
-from penstock.protocols.amqp.messages.delay import WORDS
+from penstock.protocols.headers.delay import WORDS
 from penstock.protocols.native.options import NativeOptions
 from penstock.protocols.native.session.session import Session, State
 from penstock.protocols.net.outbuffer import OutBuffer

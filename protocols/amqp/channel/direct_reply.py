@@ -16,7 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.amqp.codec.errors import soft
-from penstock.protocols.amqp.codec.properties import without_header
+from penstock.protocols.properties.editing import without_header
 from penstock.protocols.properties.properties import SECTIONS_HEADER
 from penstock.router.names import server_name, wire
 

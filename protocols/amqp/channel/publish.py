@@ -15,16 +15,12 @@ from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import PERSISTENT, RETAIN
 from penstock.protocols.amqp.channel.channel import Channel
 from penstock.protocols.amqp.codec.errors import soft, type_name
-from penstock.protocols.amqp.codec.properties import (
-    decode_properties,
-    message_headers,
-    with_reply_to,
-    without_header,
-)
-from penstock.protocols.amqp.messages.delay import delay_ms, due_ms, names, served, undelayed
+from penstock.protocols.amqp.codec.properties import decode_properties, message_headers
 from penstock.protocols.headers import firehose
+from penstock.protocols.headers.delay import delay_ms, due_ms, names, served, undelayed
 from penstock.protocols.headers.half import HALF_HEADERS, Decided, Prepared, decide, half_of, prepare
 from penstock.protocols.headers.producer import numbered
+from penstock.protocols.properties.editing import with_reply_to, without_header
 from penstock.protocols.properties.translate import EXCHANGE, topic_of
 from penstock.protocols.properties.values import Table, Value
 from penstock.router.errors import HalfUnknown, NotFound, TooManyHalves

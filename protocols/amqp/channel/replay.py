@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.router.errors import InvalidArgument
-from penstock.router.queues.backfill import find_position
+from penstock.router.queues.replays import find_replay
 from penstock.router.queues.start_position import StartPosition, parse_since
 from penstock.subscriptions.errors import QueueGone
-from penstock.subscriptions.streams.replay import Replay
 
 if TYPE_CHECKING:
     from penstock.protocols.amqp.channel.channel import Channel
@@ -39,16 +38,11 @@ class Source:
     def find(self, done: Callable[[bool], None]) -> None:
         """Find the position to begin with, then call `done`."""
 
-        log, queue = self._broker.log, self._queue
-
         def found(position: int | None) -> None:
-            if position is None:
-                done(False)
-                return
-            self._position = position
-            log.when_indexed(Replay.wants(queue, position), lambda: done(True))
+            self._position = position or 0
+            done(position is not None)
 
-        find_position(log, self._broker.vhost(queue.vhost).lp, self._since, found)
+        find_replay(self._broker, self._queue, self._since, found)
 
     def give(self, consumer: Consumer) -> None:
         """Let `consumer` be one of a replay's. Raises QueueGone."""

@@ -37,7 +37,7 @@ from penstock.subscriptions.cursor._cursor cimport Cursor
 from penstock.subscriptions.tick._fast_path cimport Served, FastPath
 from penstock.subscriptions.cursor._take_result cimport COUNTED, TAKEN, Item
 
-from penstock.protocols.amqp.codec.properties import without_header
+from penstock.protocols.properties.editing import without_header
 from penstock.protocols.properties.properties import SECTIONS_HEADER
 
 cdef enum:

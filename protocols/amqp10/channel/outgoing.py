@@ -8,6 +8,7 @@ Source: AMQP 1.0 part 2 section 2.6, part 3 section 3.4; `subscriptions.dispatch
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -18,7 +19,7 @@ from penstock.protocols.amqp10.channel._core import OutgoingCore
 from penstock.protocols.amqp10.channel.refusals import LinkError, told
 from penstock.protocols.amqp10.channel.resuming import Resuming
 from penstock.protocols.amqp10.channel.settling import how_of
-from penstock.protocols.amqp10.channel.stream_source import StreamSource
+from penstock.protocols.amqp10.channel.sources import NamedSource, ReplaySource, StreamSource
 from penstock.protocols.amqp10.channel.subscriptions import Subscription, find_subscription, is_subscription
 from penstock.protocols.amqp10.codec.performatives import (
     Accepted,
@@ -35,14 +36,22 @@ from penstock.protocols.amqp10.filters.filters import Filters
 from penstock.protocols.amqp10.messages.addresses import parse_address, queue_address
 from penstock.protocols.amqp10.messages.annotating import annotations_of
 from penstock.protocols.amqp10.messages.translate import amqp10_from_stored
+from penstock.protocols.properties._taken_keys import taken_slots
 from penstock.protocols.properties.translate import amqp091_from_mqtt5
 from penstock.router.names import ENC_AMQP091, ENC_MQTT5
+from penstock.router.queues.backfill import ARGUMENT as BACKFILL
 from penstock.subscriptions.streams.stream import Stream
 from penstock.subscriptions.tick._consumer_path import ConsumerFastPath
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from penstock.log_core.batch._batch import Record
     from penstock.protocols.amqp10.channel.channel import Channel
+    from penstock.protocols.amqp10.messages.addresses import Place
+    from penstock.router.arguments import Arguments
+    from penstock.subscriptions.cursor._cursor import Cursor
+    from penstock.subscriptions.dispatch.assignment import Range
     from penstock.subscriptions.queue.queue import Queue
 
 __all__ = ["OutgoingLink"]
@@ -70,15 +79,13 @@ class OutgoingLink(OutgoingCore):
         filters = self._filters = Filters(source.filter or {}, channel.session.broker.log.wall_ms)
         if is_subscription(source):
             self._subscription = Subscription(channel.session, attach, source, filters.text)
-        self.queue = self._queue_of(source)
-        self._source: StreamSource | None = None
-        if isinstance(self.queue, Stream):
-            self._source = StreamSource(self.queue, filters.offset, self.queue.log.now_ms())
-            self.of_stream(self.queue.feed, self.queue.base)
-            self.filtered = filters.look
-        else:
+        self._source: StreamSource | ReplaySource | NamedSource | None = None
+        """Where its place is to be looked for; None: in `queue`, where it is."""
+        self.queue = self._queue_of(source, attach)
+        self._reads_from = self.queue.name
+        if self._source is None:
             self.way = ConsumerFastPath
-            self.filtered = filters.look
+        self.filtered = filters.look
         self.priority = _priority(attach)
         """Higher ones are served first."""
         subscription = self._subscription
@@ -89,7 +96,8 @@ class OutgoingLink(OutgoingCore):
             self._resuming = Resuming(channel, attach, self.queue)
             self.series = self._resuming.series
             self.resuming = bool(self._resuming.outcomes)
-        source.expiry_policy, source.timeout = "never" if lasts else "link-detach", 0
+        stays = lasts or isinstance(self._source, NamedSource)
+        source.expiry_policy, source.timeout = "never" if stays else "link-detach", 0
         source.outcomes = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list") + (
             "amqp:modified:list",
         )
@@ -117,11 +125,12 @@ class OutgoingLink(OutgoingCore):
         if isinstance(outcome, Modified):
             source.default_outcome = replace(outcome, message_annotations=None)
 
-    def _queue_of(self, source: Source) -> Queue:
+    def _queue_of(self, source: Source, attach: Attach) -> Queue:
         """The queue of a source; a queue of the connection's own where it is dynamic, or an exchange."""
         session = self.channel.session
         vhost, actor = session.vhost, session.actor
         if source.dynamic:
+            self._allow_moments()
             self._allow_filters(None)
             name = vhost.declare_queue("", actor, exclusive=True, auto_delete=True).queue.name
             source.address = queue_address(name)
@@ -135,16 +144,52 @@ class OutgoingLink(OutgoingCore):
             if place.declares and place.routing_key not in vhost.queues:
                 vhost.declare_queue(place.routing_key, actor, durable=True)
             queue = vhost.queue(place.routing_key, actor)
-            self._allow_filters(queue)
+            self._find_source(queue, place.subscription, attach)
             return queue
+        self._allow_moments(backfill=True)
         self._allow_filters(None)
         if self._subscription is not None:
             if not self._subscription.shared:
                 self._steal(self._subscription.name)
-            return self._subscription.subscribe(place)
+            return self._subscription.subscribe(place, self._backfill)
         declared = vhost.declare_queue("", actor, exclusive=True, auto_delete=True)
-        vhost.bind_queue(declared.queue.name, place.exchange, place.routing_key, actor)
+        self._backfill(declared.queue.name, place, {})
         return vhost.queue(declared.queue.name, actor)
+
+    def _backfill(self, queue: str, place: Place, arguments: Arguments) -> None:
+        """Bind its own queue, which gets what came before, too, if that is asked for. Raises RoutingError."""
+        session = self.channel.session
+        if self._filters.backfill is not None:
+            arguments = {**arguments, BACKFILL: self._filters.backfill}
+        bound = session.vhost.bind_queue_since(
+            queue, place.exchange, place.routing_key, session.actor, arguments
+        )
+        if bound.history is not None:
+            bound.history(self._filled)
+
+    def _filled(self, ok: bool) -> None:
+        """The history is there, or could not be had."""
+        if not ok and self.channel.links.get(self.handle) is self:
+            self.channel.cancelled(self, Error("amqp:internal-error", "see the broker logfile"))
+
+    def _find_source(self, queue: Queue, subscription: str, attach: Attach) -> None:
+        """Where a queue that is not the link's own is read from. Raises LinkError."""
+        session, filters = self.channel.session, self._filters
+        self._allow_moments(replay=not (subscription or isinstance(queue, Stream)))
+        if subscription:
+            if not isinstance(queue, Stream):
+                raise LinkError("amqp:invalid-field", f"the queue '{queue.name}' is no stream")
+            self._allow_filters(queue, shared=True)
+            self._source = NamedSource(session, queue, subscription, attach.properties)
+        elif isinstance(queue, Stream):
+            self._source = StreamSource(queue, filters.offset, filters.cursor, queue.log.now_ms())
+        elif filters.replay is not None:
+            self._allow_filters(None)
+            self._source = ReplaySource(session.broker, queue, filters.replay)
+        else:
+            self._allow_filters(queue, shared=True)
+        if isinstance(queue, Stream):
+            self.of_stream(queue.feed, queue.base)
 
     def _steal(self, subscription: str) -> None:
         """Another connection of this container may hold the link: its name is in the subscription's."""
@@ -153,16 +198,25 @@ class OutgoingLink(OutgoingCore):
             if isinstance(consumer, OutgoingLink):
                 consumer.channel.session.steal(self.name, True)
 
-    def _allow_filters(self, queue: Queue | None) -> None:
-        """Whether a queue can be filtered; None: one of the link's own. Raises LinkError."""
+    def _allow_moments(self, *, replay: bool = False, backfill: bool = False) -> None:
+        """Whether the filters may say since when. Raises LinkError."""
         filters = self._filters
-        if not filters or isinstance(queue, Stream):
-            return
+        if (filters.replay is not None and not replay) or (filters.backfill is not None and not backfill):
+            raise LinkError(
+                "amqp:not-implemented",
+                "penstock:replay is for queues, penstock:backfill for topics and exchanges; "
+                "a stream has rabbitmq:stream-offset-spec",
+            )
+
+    def _allow_filters(self, queue: Queue | None, *, shared: bool = False) -> None:
+        """Whether messages can be filtered, which receivers may share. Raises LinkError."""
+        filters = self._filters
         if filters.of_stream:
             raise LinkError(
-                "amqp:not-implemented", "filters rabbitmq:... are of streams; receive without them"
+                "amqp:not-implemented",
+                "filters rabbitmq:... and penstock:cursor are of streams; receive without them",
             )
-        if queue is not None:
+        if queue is not None and shared and filters.look:
             raise LinkError(
                 "amqp:not-implemented",
                 f"the queue '{queue.name}' gives each message to whoever is next, and has no filters; "
@@ -188,14 +242,14 @@ class OutgoingLink(OutgoingCore):
         subscription = self._subscription
         return subscription is not None and not subscription.shared and queue.name == subscription.name
 
-    def _found(self, reader: Queue | None) -> None:
-        """The place in the stream is known; None: it could not be looked for."""
+    def _found(self, opens: Callable[[], Queue] | None) -> None:
+        """The place is known; None: it could not be looked for."""
         if self.channel.links.get(self.handle) is not self:
             return
         try:
-            if reader is None:
+            if opens is None:
                 raise LinkError("amqp:internal-error", "see the broker logfile")
-            self._join(reader)
+            self._join(opens())
         except PenstockError as error:
             self.channel.cancelled(self, told(error))
         self.channel.session.schedule()
@@ -253,6 +307,25 @@ class OutgoingLink(OutgoingCore):
             link_credit=self.link_credit,
             drain=drain,
         )
+
+    # What a named subscription asks of its consumers: see `subscriptions.queue.group`
+
+    @property
+    def ranges(self) -> list[Range]:
+        """The slots it wants of a sticky subscription: it cannot say any."""
+        return []
+
+    def void(self) -> None:
+        """The subscription goes on elsewhere."""
+        self.channel.take_out(self)
+
+    def told(self, active: bool) -> None:
+        """AMQP 1.0 has no word for who is active."""
+
+    @staticmethod
+    def slots(_: Cursor) -> Buffer:
+        """The slots of the keys of the items of the last take."""
+        return taken_slots()
 
     # The queue's
 
@@ -323,7 +396,7 @@ class OutgoingLink(OutgoingCore):
         """Why the user may not read from the queue any more; None: the user may."""
         session = self.channel.session
         try:
-            session.vhost.queue(self.queue.name, session.actor)
+            session.vhost.queue(self._reads_from, session.actor)
         except PenstockError as error:
             return told(error)
         return None

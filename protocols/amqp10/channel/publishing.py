@@ -105,7 +105,7 @@ class PublishingLink(IncomingLink):
         stored = quick or stored_from_amqp10(payload)
         topic = self.to_topic or (self.place is None and stored.to_topic)
         key = self.key or self._key_of(stored, topic)
-        message = prepare(session, key, stored)
+        message = prepare(session, key, stored, payload)
         if isinstance(state, TransactionalState):
             session.transaction(state.txn_id).publish(message)
             outcome: Any = TransactionalState(state.txn_id, Accepted())
@@ -133,7 +133,12 @@ class PublishingLink(IncomingLink):
     def _place(self, address: Any, capabilities: Collection[str] = ()) -> Place:
         if not isinstance(address, str):
             raise AddressError("a message to no address, on a link to no address", remedy="set its field to")
-        return parse_address(address, capabilities, v1=self.channel.session.options.address_v1)
+        place = parse_address(address, capabilities, v1=self.channel.session.options.address_v1)
+        if place.subscription:
+            raise AddressError(
+                f"nothing is sent to a subscription: '{address}'", remedy="send to /queues/STREAM, its stream"
+            )
+        return place
 
     def refused(self, error: PenstockError, state: Any) -> None:
         if isinstance(state, TransactionalState):

@@ -15,6 +15,7 @@ Source: AMQP JMS Mapping (working draft), section on subscriptions, as Qpid JMS 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -53,8 +54,8 @@ class Subscription:
         self.ends_with_link = self.durable and source.expiry_policy == _LINK_DETACH
         self.name = _name(session, attach.name, source.capabilities)
 
-    def subscribe(self, place: Place) -> Queue:
-        """Its queue, made and bound if need be. Raises RoutingError, LinkError."""
+    def subscribe(self, place: Place, bind: Callable[[str, Place, Arguments], None]) -> Queue:
+        """Its queue, made if need be; `bind` binds a new one. Raises RoutingError, LinkError."""
         session, vhost = self._session, self._session.vhost
         known = vhost.queues.get(self.name)
         if known is not None:
@@ -66,10 +67,14 @@ class Subscription:
                         f"the subscription '{self.name}' has links for another topic, or with other filters",
                     )
                 vhost.delete_queue(self.name, session.actor)
+        begins = self.name not in vhost.queues
         vhost.declare_queue(
             self.name, session.actor, durable=self.durable, auto_delete=self.shared and not self.durable
         )
-        vhost.bind_queue(self.name, place.exchange, place.routing_key, session.actor, self._arguments)
+        if begins:
+            bind(self.name, place, self._arguments)
+        else:
+            vhost.bind_queue(self.name, place.exchange, place.routing_key, session.actor, self._arguments)
         return vhost.queue(self.name, session.actor)
 
     def closed(self) -> None:

@@ -96,7 +96,7 @@ class Transaction:
                 raise LinkError("amqp:transaction:rollback", self._failed.description or "")
             capacity = Capacity()
             for message in self._messages:
-                guard = capacity.refusing(resolve(session, message), len(message.stored.body))
+                guard = capacity.refusing(resolve(session, message).route, len(message.stored.body))
                 if guard is not None:
                     raise LinkError("amqp:transaction:rollback", full(guard))
         except PenstockError as error:

@@ -1,10 +1,12 @@
-"""The filters of a source: where in a stream it begins, and which messages pass.
+"""The filters of a source: where it begins, and which messages pass.
 
 | filter | value | a message passes |
 |---|---|---|
 | `rabbitmq:stream-offset-spec` | see `stream_start`; a timestamp | from there on |
 | `rabbitmq:stream-filter` | texts | whose annotation `x-stream-filter-value` is one of them |
 | `rabbitmq:stream-match-unfiltered` | a boolean | without that annotation, too |
+| `penstock:cursor` | a name | behind those that a receiver of that name was done with |
+| `penstock:replay`, `penstock:backfill` | see `start_position`; a timestamp | from there on |
 | `amqp:properties-filter` | a map of fields of the properties section | when all are equal |
 | `amqp:application-properties-filter` | a map of application properties | when all are equal |
 | `amqp:sql-filter`, `apache.org:selector-filter:string` | a text | when the selector is true |
@@ -25,12 +27,13 @@ from penstock.protocols.amqp10.codec.errors import FieldError, Unsupported
 from penstock.protocols.amqp10.filters.fields import Value
 from penstock.protocols.amqp10.filters.parser import parse_selector
 from penstock.protocols.amqp10.messages.sections import PROPERTY_NAMES, parse_message
-from penstock.router.queues.start_position import StartPosition
+from penstock.router.queues.start_position import StartPosition, parse_since
 
 __all__ = ["Filters"]
 
 _FIELDS_MAX: Final = 16
 _VALUES_MAX: Final = 32
+_NAME_MAX: Final = 255
 _CODES: Final = {
     0x173: "amqp:properties-filter",
     0x174: "amqp:application-properties-filter",
@@ -54,8 +57,12 @@ class Filters:
 
         """
         self._clock = clock
-        self.offset: object = "next"
-        self._empty = not filters
+        self.offset: object = None
+        self.cursor = ""
+        self.replay: StartPosition | None = None
+        """The messages of a queue are read again from there on."""
+        self.backfill: Any = None
+        """A new queue gets what came before it, from there on."""
         self._said: list[str] = []
         self._values: tuple[str, ...] | None = None
         self._unfiltered = False
@@ -69,9 +76,6 @@ class Filters:
         for described in filters.values():
             self._add(described)
         self.text = " & ".join(sorted(self._said))
-
-    def __bool__(self) -> bool:
-        return not self._empty
 
     @property
     def look(self) -> bool:
@@ -87,9 +91,10 @@ class Filters:
         if isinstance(name, int):
             name = _CODES.get(name, str(name))
         value = described.value
-        said = sorted(value.items(), key=str) if isinstance(value, dict) else value
-        self._said.append(f"{name} {said!r}")
-        self.of_stream = self.of_stream or name.startswith("rabbitmq:")
+        if not name.startswith("penstock:"):
+            said = sorted(value.items(), key=str) if isinstance(value, dict) else value
+            self._said.append(f"{name} {said!r}")
+        self.of_stream = self.of_stream or name.startswith("rabbitmq:") or name == "penstock:cursor"
         match name:
             case "rabbitmq:stream-offset-spec":
                 self.offset = StartPosition(max(value, 0)) if isinstance(value, v.Timestamp) else value
@@ -101,6 +106,18 @@ class Filters:
                 self._values = tuple(found)
             case "rabbitmq:stream-match-unfiltered":
                 self._unfiltered = value is True
+            case "penstock:cursor":
+                if not isinstance(value, str) or not 0 < len(value) <= _NAME_MAX:
+                    raise FieldError(f"{name} is a text of 1 to {_NAME_MAX} characters")
+                self.cursor = str(value)
+            case "penstock:replay":
+                self.replay = parse_since(value, self._clock())
+                if self.replay is None:
+                    raise FieldError(f"{name}: {value!r} is no moment")
+            case "penstock:backfill":
+                self.backfill = value if isinstance(value, str) else int(value) if _is_int(value) else None
+                if self.backfill is None:
+                    raise FieldError(f"{name}: {value!r} is no moment")
             case "amqp:properties-filter":
                 for key, one in _fields(name, value):
                     if key not in PROPERTY_NAMES:
@@ -129,6 +146,10 @@ class Filters:
             key in message.application_properties and test(message.application_properties[key])
             for key, test in self._application.items()
         )
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _fields(name: str, value: Any) -> list[tuple[str, Any]]:

@@ -2,7 +2,7 @@
 
 Ordinary is what clients send as a rule: scalars in properties, application properties and annotations, a body of data, of
 sequences, or of one value, with lists and maps of a few levels. `store` says False for everything else, for all that is not well-formed, and for what somebody has to
-decide about (delays, types of 0-9-1 in annotations). For what it takes, the result is that of the Python function to
+decide about (delays by name, types of 0-9-1 in annotations). For what it takes, the result is that of the Python function to
 the byte: tests/property/test_amqp10_kernels.py compares them.
 
 Whether the sections would come back as they are (`translate._views`) is not found by translating back, but while they are
@@ -349,7 +349,7 @@ cdef Py_ssize_t read_annotations(const uint8_t* p, Py_ssize_t n, Parts* parts) e
         if is_one(&key, b"x-opt-jms-dest", 14) and not (value.code == 0x51 and (value.p[0] == 0 or value.p[0] == 2)):
             parts.maybe_topic = True
         if begins(&key, b"x-", 2):
-            if begins(&key, b"x-basic-", 8) or begins(&key, b"x-penstock-", 11):
+            if begins(&key, b"x-basic-", 8) or begins(&key, b"x-penstock-", 11) or is_one(&key, b"x-delay", 7):
                 return -1
             if begins(&key, b"x-opt-delivery-", 15):
                 if is_one(&key, b"x-opt-delivery-time", 19):

@@ -3,6 +3,7 @@
     /queues/:queue                      a queue
     /exchanges/:exchange/:routing-key   an exchange with a routing key
     /exchanges/:exchange                an exchange, with the routing key ""
+    /subscriptions/:stream/:name        a named subscription to a stream, for receivers
     queue://NAME, NAME                  a queue
     topic://NAME                        amq.topic, with NAME as its routing key; so is NAME where a terminus
                                         has the capability `topic`, as those of JMS do
@@ -54,6 +55,8 @@ class Place:
     """The queue is declared if need be."""
     by_subject: bool = False
     """The subject of a message stands for the routing key."""
+    subscription: str = ""
+    """The name of a subscription to the stream `routing_key`: nothing can be sent there."""
 
     @property
     def is_queue(self) -> bool:
@@ -95,9 +98,14 @@ def _parse_scheme(address: str) -> Place:
     if kind == "exchanges" and len(names) in (1, 2):
         exchange = _checked(address, _decoded(address, names[0]), "exchange")
         return Place(exchange, _decoded(address, names[1]) if len(names) == 2 else "")
+    if kind == "subscriptions" and len(names) == 2:
+        stream = _checked(address, _decoded(address, names[0]), "stream")
+        name = _checked(address, _decoded(address, names[1]), "subscription")
+        return Place("", stream, subscription=name)
     raise AddressError(
         f"the address '{address}' names nothing",
-        remedy="use /queues/QUEUE or /exchanges/EXCHANGE/KEY, with names percent-encoded",
+        remedy="use /queues/QUEUE, /exchanges/EXCHANGE/KEY, or /subscriptions/STREAM/NAME for a receiver, "
+        "with names percent-encoded",
     )
 
 

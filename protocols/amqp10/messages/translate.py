@@ -49,6 +49,7 @@ from penstock.protocols.amqp10.messages.addresses import (
     queue_address,
 )
 from penstock.protocols.amqp10.messages.tables import SHORT_MAX, from_field, to_field, valid
+from penstock.protocols.headers.delay import DELAY
 from penstock.protocols.properties import _tables as t
 from penstock.protocols.properties.properties import SECTIONS_HEADER, decode_properties, encode_properties
 from penstock.protocols.properties.values import Table, Value
@@ -121,7 +122,7 @@ class Stored:
     subject: str
     """Cut to what a routing key may have; empty: there is none."""
     has_own: bool
-    """Annotations `x-penstock-...` say more about publishing it."""
+    """Annotations `x-penstock-...`, or `x-delay`, say more about publishing it."""
 
 
 # AMQP 1.0 -> 0-9-1
@@ -151,12 +152,17 @@ def quickly_stored(payload: bytes) -> Stored | None:
     )
 
 
-def stored_from_amqp10(payload: bytes, *, without: Collection[str] = ()) -> Stored:
-    """The record of a message, but for annotations of these names. Raises DecodeError: the bytes are none."""
+def stored_from_amqp10(
+    payload: bytes, *, without: Collection[str] = (), changed: Mapping[Any, Any] | None = None
+) -> Stored:
+    """The record of a message, but for annotations of these names, and with those that are `changed`.
+
+    Raises DecodeError: the bytes are no message.
+    """
     message = s.parse_message(payload)
-    if without:
+    if without or changed:
         kept_ones = {name: value for name, value in message.annotations.items() if name not in without}
-        message.annotations = kept_ones
+        message.annotations = kept_ones = kept_ones | dict(changed or {})
         message.raw[s.ANNOTATIONS] = s.encode_section(s.ANNOTATIONS, kept_ones)
     durable, priority, ttl = _header(message.header)
     fields: dict[str, Any] = dict(zip(_FIELDS, message.properties, strict=False))
@@ -212,7 +218,7 @@ def stored_from_amqp10(payload: bytes, *, without: Collection[str] = ()) -> Stor
         message.annotations.get("x-opt-jms-dest") in (1, 3),
         fields.get("to"),
         (_text(fields.get("subject")) or "").encode()[:SHORT_MAX].decode("utf-8", "ignore"),
-        any(name.startswith(_PENSTOCK) for name in headers),
+        DELAY in headers or any(name.startswith(_PENSTOCK) for name in headers),
     )
 
 
@@ -260,7 +266,7 @@ def _reply_to_091(value: Any) -> str | None:
         place = parse_address(value) if value.startswith("/") else None
     except AddressError:
         place = None
-    if place is None:
+    if place is None or place.subscription:
         return str(value)
     if place.is_queue:
         return place.routing_key

@@ -33,13 +33,13 @@ from penstock.protocols.native.codec._frames cimport (
 )
 from penstock.protocols.native.codec._in_flight cimport Held, Unacked
 from penstock.protocols.native.codec.packing import pack
+from penstock.protocols.properties._taken_keys import taken_slots
 from penstock.protocols.net.outbuffer cimport FILE_BYTES, OutBuffer
 from penstock.log_core.reading._resident cimport Place, Run
 from penstock.log_core.segments._segment_file cimport Stretch
 from penstock.subscriptions.tick._stored_batches cimport BatchConsumer, Next, find_run, goes_on, next_batch, next_run, read_run, take_whole
 from penstock.subscriptions.cursor._cursor cimport Cursor
 from penstock.subscriptions.cursor._take_result cimport TAKEN, Item
-from penstock.subscriptions.cursor._keys cimport slot_of
 
 cdef enum:
     DELIVERED_HEAD = 28
@@ -75,22 +75,6 @@ cdef class Outgoing:
 cdef size_t bounded(size_t capacity, size_t least, size_t most) noexcept:
     """Bytes of a run: as many as there is room for, but a first batch of `least` bytes, which are at most `most`."""
     return max(min(min(capacity, <size_t>RUN_BYTES), most), least)
-
-
-cdef uint32_t slot_of_item(Item* item) noexcept:
-    """The slot of a record's ordering key: its header x-key when that is text, else what it was routed by."""
-    cdef Batch batch = <Batch>item.batch
-    cdef RecordHeader* record = &batch.headers[item.index]
-    cdef const uint8_t* key = batch.blob + record.off
-    cdef const uint8_t* found
-    if record.enc != ENC_AMQP091:
-        return slot_of(key, record.key)
-    found = text_header(key + record.key, record.props, b"x-key", 5)
-    if found != NULL:
-        return slot_of(found + 5, load32(found + 1))
-    if record.key < 2 or 2 + key[0] > record.key:
-        return slot_of(key, record.key)
-    return slot_of(key + 2 + key[0], record.key - 2 - key[0])
 
 
 cdef class Pull:
@@ -417,12 +401,7 @@ cdef class Consumer(BatchConsumer):
 
     def slots(self, Cursor cursor not None):
         """The slots of the items of the last take."""
-        cdef Py_ssize_t i
-        cdef object made = array("H", bytes(2 * TAKEN.n))
-        cdef uint16_t[::1] slots = made
-        for i in range(TAKEN.n):
-            slots[i] = <uint16_t>slot_of_item(&TAKEN.items[i])
-        return made
+        return taken_slots()
 
     # Settling
 

@@ -50,8 +50,9 @@ from penstock.memory import MemoryAlarm, give_back, keep_large_blocks, return_la
 from penstock.protocols.amqp import endpoint as amqp
 from penstock.protocols.amqp.codec.errors import answer
 from penstock.protocols.amqp.codec.properties import decode_properties, encode_properties, headers_of
-from penstock.protocols.amqp.messages import dead_letters, delay
+from penstock.protocols.amqp.messages import dead_letters
 from penstock.protocols.amqp10.options import Options as Amqp10Options
+from penstock.protocols.headers import delay
 from penstock.protocols.http import serve as http
 from penstock.protocols.http.management.definitions.loading import Import, load_file, load_parts
 from penstock.protocols.http.server.app import ErrorTexts

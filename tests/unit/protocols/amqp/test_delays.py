@@ -117,7 +117,7 @@ def test_a_delay_above_the_plugins_limit_is_waited_for(world: World, client: Cli
         ),
         (
             {"x-penstock-deliver-after": "5"},
-            "invalid header 'x-penstock-deliver-after': a number of milliseconds is wanted, not a longstr",
+            "invalid header 'x-penstock-deliver-after': a number of milliseconds is wanted, not '5'",
         ),
         (
             {"x-penstock-deliver-after": 5, "x-penstock-deliver-at": 5},

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.protocols.amqp.codec.properties import decode_properties, with_reply_to, without_header
+from penstock.protocols.properties.editing import with_reply_to, without_header
+from penstock.protocols.properties.properties import decode_properties
 
 VALUES = b"".join(
     bytes((1,)) + name + value

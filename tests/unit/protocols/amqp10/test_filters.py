@@ -88,7 +88,7 @@ def test_messages_without_a_value_pass_if_that_is_wanted(unfiltered: bool) -> No
 
 def test_a_time_is_an_offset() -> None:
     assert filters(rabbitmq__stream_offset_spec=v.Timestamp(5)).offset == StartPosition(5)
-    assert filters().offset == "next"
+    assert filters().offset is None
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ def connection_facts(session: Session) -> ConnectionInfo | None:
         client_id=session.container,
         consumers=[_consumer(link) for channel in channels for link in _receivers(channel)],
         sessions=[_session(channel) for channel in channels],
+        transactions=[one.info(id_.hex()) for id_, one in session.transactions.items()],
     )
 
 

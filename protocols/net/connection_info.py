@@ -116,6 +116,19 @@ class SessionInfo:
 
 
 @dataclass(slots=True)
+class TransactionInfo:
+    """An open transaction of AMQP 1.0."""
+
+    id: str
+    messages: int
+    settled: int
+    size: int
+    """Bytes of its messages."""
+    opened_ms: int
+    """Since the epoch."""
+
+
+@dataclass(slots=True)
 class ConnectionInfo:
     """A connection whose client is logged in."""
 
@@ -137,4 +150,6 @@ class ConnectionInfo:
     consumers: list[ConsumerInfo] = field(default_factory=list)
     """Of the connection itself, where there are no channels."""
     sessions: list[SessionInfo] = field(default_factory=list)
+    """Of AMQP 1.0."""
+    transactions: list[TransactionInfo] = field(default_factory=list)
     """Of AMQP 1.0."""

@@ -34,6 +34,7 @@ from penstock.protocols.amqp10.codec.performatives import (
     composite,
 )
 from penstock.protocols.amqp10.messages import sections as s
+from penstock.protocols.net.connection_info import TransactionInfo
 from penstock.router.publishing.capacity import Capacity, full
 
 if TYPE_CHECKING:
@@ -59,6 +60,17 @@ class Transaction:
         self._outcomes: list[tuple[Cursor, int, Any]] = []
         self._held = 0
         self._failed: Error | None = None
+        self._opened_ms = self._session.broker.log.wall_ms()
+
+    def info(self, id_: str) -> TransactionInfo:
+        """What is told of it."""
+        return TransactionInfo(
+            id_,
+            len(self._messages),
+            len(self._outcomes),
+            sum(len(one.stored.block) + len(one.stored.body) for one in self._messages),
+            self._opened_ms,
+        )
 
     def publish(self, message: Prepared) -> None:
         """Keep a message for the discharge. Raises LinkError, RoutingError: it is refused."""

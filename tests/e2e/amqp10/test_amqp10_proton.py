@@ -15,7 +15,7 @@ import paho.mqtt.client as mqtt
 import pika
 import pytest
 from proton import Delivery, Disposition, Message, symbol
-from proton.handlers import MessagingHandler
+from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import AtLeastOnce, AtMostOnce, Container, LinkOption, Selector
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
@@ -265,6 +265,21 @@ def test_a_selector_of_a_queue_is_refused_and_one_of_an_exchange_is_not(connect:
     receiver.accept()
 
 
+class Declared(TransactionHandler):  # type: ignore[misc]
+    """A transaction, when there is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transaction: Any = None
+        self.over = False
+
+    def on_transaction_declared(self, event: Any) -> None:
+        self.transaction = event.transaction
+
+    def on_transaction_committed(self, event: Any) -> None:
+        self.over = True
+
+
 def test_the_management_api_shows_the_connection(tmp_path: Path) -> None:
     with Gateway(tmp_path / "data", settings=SETTINGS) as gateway:
         connection = BlockingConnection(
@@ -283,6 +298,14 @@ def test_the_management_api_shows_the_connection(tmp_path: Path) -> None:
         assert session["incoming_links"] == []
         queue = httpx.get(f"{url}/queues/%2F/{name}", auth=("guest", "guest"), timeout=LIMIT_S).json()
         assert queue["consumers"] == 1
+        handler = Declared()
+        connection.container.declare_transaction(connection.conn, handler)
+        connection.wait(lambda: handler.transaction is not None, timeout=LIMIT_S)
+        (listed,) = httpx.get(f"{url}/transactions/%2F", auth=("guest", "guest"), timeout=LIMIT_S).json()
+        assert (listed["protocol"], listed["user"], listed["messages"]) == ("amqp10", "guest", 0)
+        handler.transaction.commit()
+        connection.wait(lambda: handler.over, timeout=LIMIT_S)
+        assert httpx.get(f"{url}/transactions/%2F", auth=("guest", "guest"), timeout=LIMIT_S).json() == []
         connection.close()
 
 

@@ -1,7 +1,8 @@
 """Work that publishers have under way in a vhost, as lists (`lists`).
 
     GET /api/half/{vhost}           half messages, which are neither committed nor rolled back
-    GET /api/transactions/{vhost}   open transactions: over HTTP, and channels of AMQP 0-9-1 with messages
+    GET /api/transactions/{vhost}   open transactions: over HTTP and AMQP 1.0, and channels of AMQP 0-9-1
+                                    with messages
     GET /api/producers/{vhost}      producers that number their messages
 
     half          {"vhost", "name", "id", "user", "group", "exchange", "routing_key", "size", "prepared_at",
@@ -27,7 +28,7 @@ from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.server.messages import Request, Response
 from penstock.protocols.http.shared.lists import reply_list
 from penstock.protocols.listening.registry import Live
-from penstock.protocols.net.connection_info import ChannelInfo
+from penstock.protocols.net.connection_info import ChannelInfo, TransactionInfo
 from penstock.router.messages.half import Half
 from penstock.router.names import split_key_block, text
 from penstock.router.rows import producer_parts
@@ -114,9 +115,16 @@ class _Publishers:
             for channel in live.info.channels
             if channel.uncommitted
         ]
+        now_ms = api.broker.log.wall_ms()
         items = [
             *(self._over_http(one, user) for one in over_http),
             *(_of_channel(live, channel) for live, channel in of_channels),
+            *(
+                _of_amqp10(live, one, now_ms)
+                for live in api.registry.connections()
+                if live.info.vhost == vhost and (all_ or live.info.user == user)
+                for one in live.info.transactions
+            ),
         ]
         return await reply_list(request, items, lambda item: item, lambda item: (item["vhost"], item["name"]))
 
@@ -193,6 +201,22 @@ def _of_channel(live: Live, channel: ChannelInfo) -> dict[str, Any]:
         "age_ms": None,
         "left_ms": None,
         "channel": name,
+        "may_end": False,
+    }
+
+
+def _of_amqp10(live: Live, one: TransactionInfo, now_ms: int) -> dict[str, Any]:
+    return {
+        "vhost": live.info.vhost,
+        "name": f"{live.name} ({one.id})",
+        "user": live.info.user,
+        "protocol": "amqp10",
+        "messages": one.messages,
+        "settled": one.settled,
+        "bytes": one.size,
+        "age_ms": max(now_ms - one.opened_ms, 0),
+        "left_ms": None,
+        "channel": None,
         "may_end": False,
     }
 

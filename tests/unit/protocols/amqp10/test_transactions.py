@@ -21,6 +21,7 @@ from penstock.protocols.amqp10.codec.performatives import (
     TransactionalState,
     Transfer,
 )
+from penstock.protocols.amqp10.connection_info import connection_facts
 from tests.support.amqp10_session import Peer, message
 from tests.support.amqp_session import World
 
@@ -45,6 +46,22 @@ def test_messages_are_there_after_the_discharge_or_never(peer: Peer, fail: bool)
     assert peer.request(coordinator, Discharge(id_, fail)) == Accepted()
     assert peer.ready("q") == (0 if fail else 3)
     assert peer.session.gathered == 0
+
+
+def test_open_transactions_are_told_of(peer: Peer) -> None:
+    coordinator, id_ = declared(peer)
+    peer.transfer(peer.attach(Target("q")), message(b"12345"), state=TransactionalState(id_))
+    peer.got()
+    facts = connection_facts(peer.session)
+    assert facts is not None
+    (found,) = facts.transactions
+    assert (found.id, found.messages, found.settled) == (id_.hex(), 1, 0)
+    assert found.size >= 5
+    assert found.opened_ms <= peer.world.log.wall_ms()
+    peer.request(coordinator, Discharge(id_))
+    facts = connection_facts(peer.session)
+    assert facts is not None
+    assert facts.transactions == []
 
 
 def test_a_full_queue_refuses_all_of_a_transaction(peer: Peer) -> None:

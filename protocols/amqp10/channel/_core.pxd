@@ -84,6 +84,7 @@ cdef class ChannelCore:
     cdef Py_ssize_t due_count, due_capacity
     cdef bint awaits
     cdef ChannelCore next_awaiting
+    cdef public list suspended      # of links that are detached: what holds their deliveries; None: nothing does
     cdef public int seconds         # receivers' links whose deliveries we settle when their outcome is on disk
 
     cdef uint64_t hold(self, OutgoingCore link, Cursor cursor, uint64_t seq) except? 0

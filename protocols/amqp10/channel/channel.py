@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.errors import PenstockError
-from penstock.protocols.amqp10.channel._core import ChannelCore
+from penstock.protocols.amqp10.channel._core import ChannelCore, end_delivery
 from penstock.protocols.amqp10.channel.incoming import IncomingLink
 from penstock.protocols.amqp10.channel.management import NODE, RequestLink, ResponseLink
 from penstock.protocols.amqp10.channel.outgoing import OutgoingLink
@@ -49,6 +49,7 @@ from penstock.router.publishing.refused_numbers import RefusedNumbers
 
 if TYPE_CHECKING:
     from penstock.protocols.amqp10.session.session import Session
+    from penstock.subscriptions.cursor._cursor import Cursor
     from penstock.subscriptions.queue.queue import Queue
 
 __all__ = ["LINKS_MAX", "Channel"]
@@ -193,20 +194,40 @@ class Channel(ChannelCore):
         if self.seconds and not disposition.settled:
             # The client relies on it that what is settled then does not come again.
             queues = {cursor.queue for _, cursor, _ in self.chosen(first, last) if cursor.queue is not None}
+        suspended = self._chosen_suspended(first, last)
         if isinstance(state, TransactionalState):
-            count = self._settle_within(state, first, last)
+            count = self._settle_within(state, first, last, suspended)
         else:
             if isinstance(state, Modified) and state.message_annotations:
                 for _, cursor, seq in self.chosen(first, last):
                     annotate(cursor, seq, state)
-            count = self.settle(first, last, how_of(state))
+            count = self.settle(first, last, how_of(state)) + len(suspended)
+            for cursor, seq, held_how in suspended:
+                annotate(cursor, seq, state)
+                end_delivery(cursor, seq, held_how if state is None else how_of(state))
         if count and not disposition.settled:
             settled = Disposition(False, first, last, True, disposition.state)
             lsn = max((queue.promise() for queue in queues), default=0)
             self.when_synced(lsn, partial(self.send, settled))
         self.session.schedule()
 
-    def _settle_within(self, state: TransactionalState, first: int, last: int) -> int:
+    def _chosen_suspended(self, first: int, last: int) -> list[tuple[Cursor, int, int]]:
+        """Deliveries of links that are detached, which stay in their session, and how they end by default."""
+        if self.suspended is None:
+            return []
+        found = [
+            (cursor, seq, held.how) for held in self.suspended for cursor, seq in held.chosen(first, last)
+        ]
+        self.suspended = [held for held in self.suspended if held.numbers] or None
+        return found
+
+    def _settle_within(
+        self,
+        state: TransactionalState,
+        first: int,
+        last: int,
+        suspended: list[tuple[Cursor, int, int]],
+    ) -> int:
         """Settle deliveries when the transaction is discharged; how many these are. Raises SessionError."""
         taken: list[int] = []
         try:
@@ -215,11 +236,14 @@ class Channel(ChannelCore):
                 annotate(cursor, seq, state.outcome)
                 transaction.settle(cursor, seq, state.outcome)
                 taken.append(number)
+            for cursor, seq, _ in suspended:
+                annotate(cursor, seq, state.outcome)
+                transaction.settle(cursor, seq, state.outcome)
         except LinkError as error:
             raise SessionError(error.condition, str(error)) from error
         finally:
             self.forget(taken)
-        return len(taken)
+        return len(taken) + len(suspended)
 
     def _detach(self, detach: Detach) -> None:
         if detach.handle in self._closing:

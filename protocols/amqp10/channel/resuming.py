@@ -1,6 +1,7 @@
 """Deliveries of a durable subscription that outlive their link, until it is attached again.
 
     link detached, or lost ──> its deliveries are held, by their tags, for a minute
+    disposition in the session that they came in ──> those that it names end with its outcome
     attach with `unsettled` ──> those for which the client has an outcome end with it, and are told of by a
                                 resumed transfer; all others go back to the queue, and come as new deliveries
     attach without it, close, or the minute over ──> all go back
@@ -41,9 +42,10 @@ if TYPE_CHECKING:
     from penstock.subscriptions.cursor._cursor import Cursor
     from penstock.subscriptions.queue.queue import Queue
 
-__all__ = ["Resuming"]
+__all__ = ["Held", "Resuming"]
 
 _HELD_S: Final = 60.0
+_MASK: Final = 0xFFFFFFFF
 _ATTACH_MAX: Final = 512
 """Bytes of an attach without its unsettled map, roughly."""
 _ENTRY: Final = 12
@@ -58,12 +60,24 @@ class Held:
     """By tag."""
     how: int
     """How those end that are not resumed."""
+    numbers: dict[int, bytes]
+    """Tags by the numbers of deliveries that their session may still settle."""
 
     def give_back(self) -> None:
         """None of them is resumed."""
-        for cursor, seq in self.deliveries.values():
+        for cursor, seq in self.take().values():
             end_delivery(cursor, seq, self.how)
-        self.deliveries = {}
+
+    def take(self) -> dict[bytes, tuple[Cursor, int]]:
+        """The deliveries, which are held no more."""
+        found, self.deliveries, self.numbers = self.deliveries, {}, {}
+        return found
+
+    def chosen(self, first: int, last: int) -> list[tuple[Cursor, int]]:
+        """Those of the numbers [first, last], which wrap; they are held no more."""
+        span = (last - first) & _MASK
+        numbers = [number for number in self.numbers if (number - first) & _MASK <= span]
+        return [self.deliveries.pop(self.numbers.pop(number)) for number in numbers]
 
 
 class Resuming:
@@ -93,7 +107,7 @@ class Resuming:
 
     def _resume(self, held: Held, known: dict[Any, Any]) -> None:
         most = max((self._channel.session.frame_max - _ATTACH_MAX) // _ENTRY, 0)
-        for tag, (cursor, seq) in held.deliveries.items():
+        for tag, (cursor, seq) in held.take().items():
             outcome = _outcome(known.get(tag))
             if tag not in known and self.alone:
                 self._kept[tag] = cursor, seq
@@ -110,15 +124,17 @@ class Resuming:
     def suspend(self, link: OutgoingLink) -> None:
         """The link is over: hold its deliveries."""
         session = self._channel.session
-        found = self._kept
+        found, numbers = self._kept, {}
         for number, cursor, seq in self._channel.take_out(link):
-            found[delivery_tag(self.series, number)] = cursor, seq
+            numbers[number] = tag = delivery_tag(self.series, number)
+            found[tag] = cursor, seq
         self._kept = {}
         if not found:
             return
         chosen = link.has_default or not session.vanished
-        held = Held(found, link.default_how if chosen else HOW_FAILED)
+        held = Held(found, link.default_how if chosen else HOW_FAILED, numbers)
         self._entry.held = held
+        self._channel.suspended = [*(self._channel.suspended or ()), held]
         tick = session.broker.tick
 
         def over() -> None:

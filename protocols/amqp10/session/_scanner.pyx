@@ -288,7 +288,7 @@ cdef class Scanner(ConnectionCore):
             return False
         if state == NULL and not settled:
             return True
-        if channel.seconds and not settled:
+        if channel.suspended is not None or (channel.seconds and not settled):
             return False
         if channel.settle_range(first, last, how) and not settled:
             put_disposition(self.out, channel.number, False, first, last, True,

@@ -318,3 +318,45 @@ def test_3_5_3_a_default_outcome_that_is_none_is_refused(peer: Peer) -> None:
     peer.attach(Source("q", default_outcome=Received(0, 0)))
     (detach,) = peer.got(Detach)
     assert detach.error.condition == "amqp:invalid-field"
+
+
+def test_2_7_6_deliveries_of_a_detached_link_are_settled_in_their_session(subscriber: Subscriber) -> None:
+    first, second, third = (one.delivery_id for one in subscriber.transfers(3))
+    peer = subscriber.peer
+    peer.send(Detach(0, False))
+    peer.got()
+    assert subscriber.queue.ready_count == 0
+    peer.send(Disposition(True, first, None, True, Accepted()))
+    peer.send(Disposition(True, second, None, False, Rejected()))
+    (answer,) = peer.got(Disposition)
+    assert (answer.first, answer.settled, answer.state) == (second, True, Rejected())
+    peer.send(Disposition(True, first, second, True, Released()))
+    assert (subscriber.queue.ready_count, subscriber.queue.cursor.outstanding) == (0, 1)
+    peer.send(Disposition(True, third, None, True))
+    assert (subscriber.queue.ready_count, subscriber.queue.cursor.outstanding) == (1, 0)
+    subscriber.attach({})
+    (again,) = subscriber.transfers()
+    assert not again.resume
+
+
+def test_2_7_6_deliveries_that_went_back_are_not_settled_in_their_former_session(
+    world: World, subscriber: Subscriber
+) -> None:
+    first, *_ = (one.delivery_id for one in subscriber.transfers(3))
+    peer = subscriber.peer
+    peer.send(Detach(0, False))
+    world.later(61)
+    assert subscriber.queue.ready_count == 3
+    peer.send(Disposition(True, first, None, True, Accepted()))
+    assert subscriber.queue.ready_count == 3
+
+
+def test_a_delivery_that_comes_again_is_not_given_back_a_minute_later(
+    world: World, subscriber: Subscriber
+) -> None:
+    subscriber.transfers(3)
+    subscriber.lose()
+    subscriber.attach({})
+    assert len(subscriber.transfers()) == 3
+    world.later(61)
+    assert (subscriber.queue.ready_count, subscriber.queue.cursor.outstanding) == (0, 3)

@@ -38,6 +38,7 @@ from penstock.protocols.amqp10.codec.performatives import (
     Flow,
     Modified,
     Received,
+    Rejected,
     Source,
     Target,
     TransactionalState,
@@ -198,7 +199,7 @@ class Channel(ChannelCore):
         if isinstance(state, TransactionalState):
             count = self._settle_within(state, first, last, suspended)
         else:
-            if isinstance(state, Modified) and state.message_annotations:
+            if isinstance(state, Modified | Rejected):
                 for _, cursor, seq in self.chosen(first, last):
                     annotate(cursor, seq, state)
             count = self.settle(first, last, how_of(state)) + len(suspended)

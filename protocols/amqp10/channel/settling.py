@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.amqp10.channel._core import (
     HOW_ACCEPTED,
@@ -14,12 +14,18 @@ from penstock.protocols.amqp10.channel._core import (
 )
 from penstock.protocols.amqp10.channel.refusals import SessionError
 from penstock.protocols.amqp10.codec.performatives import Accepted, Modified, Rejected
+from penstock.protocols.amqp10.codec.values import Symbol
 from penstock.protocols.amqp10.messages.annotating import NOTE_MAX, merged
 
 if TYPE_CHECKING:
     from penstock.subscriptions.cursor._cursor import Cursor
 
 __all__ = ["annotate", "how_of", "settle"]
+
+
+_CONDITION: Final = Symbol("x-opt-rejected-condition")
+_DESCRIPTION: Final = Symbol("x-opt-rejected-description")
+_DESCRIPTION_MAX: Final = 1024
 
 
 def how_of(outcome: Any) -> int:
@@ -37,7 +43,17 @@ def how_of(outcome: Any) -> int:
 
 
 def annotate(cursor: Cursor, seq: int, outcome: Any) -> None:
-    """Keep the annotations of an outcome with the message. Raises SessionError: there is no room for them."""
+    """Keep the annotations of an outcome with the message, and the error of one that is rejected.
+
+    Raises SessionError: there is no room for annotations. An error without room is left out.
+    """
+    if isinstance(outcome, Rejected) and outcome.error is not None:
+        error = outcome.error
+        why = {_CONDITION: error.condition, _DESCRIPTION: (error.description or "")[:_DESCRIPTION_MAX]}
+        note = merged(cursor.note_of(cursor.position(seq)), why)
+        if len(note) <= NOTE_MAX:
+            cursor.note(seq, note)
+        return
     if not isinstance(outcome, Modified) or not outcome.message_annotations:
         return
     note = merged(cursor.note_of(cursor.position(seq)), outcome.message_annotations)

@@ -130,6 +130,14 @@ def test_2_4_6_a_header_in_the_middle_closes_the_connection(peer: Peer) -> None:
     assert [one.error.condition for one in peer.got(Close)] == ["amqp:connection:framing-error"]
 
 
+def test_2_4_4_a_close_that_crosses_ours_is_not_answered(peer: Peer) -> None:
+    peer.session.shutdown()
+    assert len(peer.got(Close)) == 1
+    peer.send(Close())
+    assert peer.got() == []
+    assert peer.session.ended is not None
+
+
 # 2.5 Sessions
 
 
@@ -154,6 +162,14 @@ def test_2_5_4_frames_behind_our_end_are_ignored_until_the_peers(peer: Peer) -> 
     peer.send(End())
     peer.send(Begin(None, 0, 10, 10))
     assert [type(one) for one in peer.got()] == [Begin]
+
+
+def test_2_5_3_an_end_that_crosses_ours_is_not_answered(peer: Peer) -> None:
+    peer.send(Flow(0, 10, 0, 10, handle=9, delivery_count=0, link_credit=1))
+    assert len(peer.got(End)) == 1
+    peer.send(End())
+    assert peer.got() == []
+    assert peer.session.channels == {}
 
 
 def test_2_5_2_an_end_is_answered_once_and_ends_the_links(peer: Peer) -> None:
@@ -238,6 +254,30 @@ def test_2_6_7_a_sender_never_has_a_negative_credit(peer: Peer) -> None:
     receiver = filled(peer, 3)
     peer.send(Flow(3, 1000, 0, 1000, receiver, 0, 1))
     assert peer.session.channels[0].links[receiver].link_credit == 0  # type: ignore[union-attr]
+
+
+def test_2_6_10_a_credit_of_0_stops_a_link(peer: Peer) -> None:
+    handle = filled(peer, 2)
+    peer.credit(handle, 0)
+    sender = peer.attach(Target("q"))
+    peer.transfer(sender, message(b"m"))
+    assert peer.got(Transfer) == []
+    assert peer.session.channels[0].unsettled == 2
+    peer.credit(handle, 3)
+    assert len(peer.got(Transfer)) == 1
+
+
+def test_2_6_14_messages_of_two_links_may_be_interleaved(peer: Peer) -> None:
+    whole = [message(b"a" * 100), message(b"b" * 100)]
+    handles = [peer.attach(Target("q")) for _ in whole]
+    peer.got()
+    for number, (handle, one) in enumerate(zip(handles, whole, strict=True)):
+        peer.send(Transfer(handle, number, b"%d" % number, 0, more=True), payload=one[:50])
+    for handle, one in zip(handles, whole, strict=True):
+        peer.send(Transfer(handle, None), payload=one[50:])
+    assert peer.outcomes() == [Accepted()] * 2
+    peer.credit(peer.attach(Source("q")), 2)
+    assert peer.bodies() == [b"a" * 100, b"b" * 100]
 
 
 # 2.7.5 Transfer
@@ -354,6 +394,18 @@ def test_2_7_6_a_state_that_is_no_outcome_leaves_a_delivery_as_it_is(peer: Peer,
     peer.send(Disposition(True, 0, 0, True, Accepted()))
     assert peer.session.acknowledged == 1
     assert peer.ready("q") == 0
+
+
+@pytest.mark.parametrize("durable", [0, 2])
+def test_2_8_7_tags_have_at_most_32_bytes(peer: Peer, durable: int) -> None:
+    receiver = peer.attach(Source("topic://t", durable))
+    peer.credit(receiver, 2)
+    sender = peer.attach(Target("topic://t"))
+    for _ in range(2):
+        peer.transfer(sender, message(b"m"))
+    tags = [one.delivery_tag for one in peer.got(Transfer)]
+    assert len(set(tags)) == 2
+    assert all(0 < len(tag) <= 32 for tag in tags)
 
 
 def test_2_8_an_unknown_performative_closes_the_connection(peer: Peer) -> None:

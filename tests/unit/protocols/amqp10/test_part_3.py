@@ -14,6 +14,8 @@ from penstock.protocols.amqp10.codec.performatives import (
     Attach,
     Detach,
     Disposition,
+    Error,
+    Rejected,
     Released,
     Source,
     Target,
@@ -159,6 +161,22 @@ def test_3_5_6_the_answer_has_the_expiry_policy_that_holds(peer: Peer, source: S
     peer.got()
     left = [name for name in peer.session.vhost.queues if name != "q"]
     assert left == (["subscription/peer/link%200"] if policy == "never" else [])
+
+
+def test_3_4_3_the_error_of_a_rejected_message_is_in_its_dead_letter(peer: Peer) -> None:
+    peer.declare("dead")
+    peer.declare("work", dead_letter_exchange="", dead_letter_routing_key="dead")
+    peer.transfer(peer.attach(Target("work")), message(b"m"))
+    peer.credit(peer.attach(Source("work")), 1)
+    peer.got()
+    peer.send(Disposition(True, 0, None, True, Rejected(Error("app:bad", "no such customer"))))
+    peer.credit(peer.attach(Source("dead")), 1)
+    peer.got()
+    (payload,) = [payload for payload in peer.payloads if payload]
+    found = s.parse_message(payload).annotations
+    assert found["x-opt-rejected-condition"] == "app:bad"
+    assert found["x-opt-rejected-description"] == "no such customer"
+    assert found["x-first-death-reason"] == "rejected"
 
 
 def test_3_4_4_a_message_that_nobody_takes_is_released(peer: Peer) -> None:

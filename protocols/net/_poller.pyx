@@ -82,6 +82,9 @@ def poller_of(loop not None):
 
 
 cdef class Watched:
+    cdef int finish(self) except -1:
+        raise NotImplementedError
+
     cdef int on_events(self, bint readable, bint writable) except -1:
         raise NotImplementedError
 
@@ -94,6 +97,7 @@ cdef class Poller(Gathering):
         self.loop = weakref.ref(loop)
         self.fd = -1
         self.watched = {}
+        self.ended = []
         self.direct = []
         self.moderation = Moderation()
 
@@ -121,16 +125,42 @@ cdef class Poller(Gathering):
         del self.watched[fd]
         if epoll_ctl(self.fd, EPOLL_CTL_DEL, fd, &event) < 0:
             raise OSError(errno, strerror(errno).decode())
-        if not self.watched and not self.shutting:
-            # Soon, not now: clients that come one by one would have an epoll made for each.
-            self.shutting = True
-            self.loop().call_later(SHUT_AFTER_S, self._shut_if_unused)
-        return 0
+        return self.shut_soon()
 
     def _shut_if_unused(self):
         self.shutting = False
         if not self.watched and self.fd >= 0:
             self.shut()
+
+    cdef int finish_soon(self, Watched who, int fd) except -1:
+        """Have `who.finish`, which closes the socket, called from the loop; it is watched no more: `fd`, or -1.
+
+        All that end in a round end behind it, without a handle of the loop for each. A socket that is closed leaves the
+        epoll by itself.
+        """
+        if fd >= 0:
+            self.watched.pop(fd, None)
+        self.ended.append(who)
+        if not self.in_round and len(self.ended) == 1:
+            self.loop().call_soon(self._finish_ended)
+        return 0
+
+    def _finish_ended(self):
+        cdef Watched who
+        ended, self.ended = self.ended, []
+        for who in ended:
+            try:
+                who.finish()
+            except Exception as error:
+                self.loop().call_exception_handler({"message": "a lost connection failed", "exception": error})
+        self.shut_soon()
+
+    cdef int shut_soon(self) except -1:
+        if not self.watched and not self.shutting and self.fd >= 0:
+            # Soon, not now: clients that come one by one would have an epoll made for each.
+            self.shutting = True
+            self.loop().call_later(SHUT_AFTER_S, self._shut_if_unused)
+        return 0
 
     cdef int open(self) except -1:
         self.fd = epoll_create1(EPOLL_CLOEXEC)
@@ -180,6 +210,7 @@ cdef class Poller(Gathering):
                 who.join_others()
             self.direct = []
         self.begin(n == 1)
+        self.in_round = True
         try:
             for i in range(n):
                 # One that was lost in this round is watched no more.
@@ -188,4 +219,9 @@ cdef class Poller(Gathering):
                     found = events[i].events
                     who.on_events(found & ~<uint32_t>EPOLLOUT != 0, found & (EPOLLOUT | EPOLLERR | EPOLLHUP) != 0)
         finally:
-            self.end()
+            try:
+                self.end()
+            finally:
+                self.in_round = False
+                if self.ended:
+                    self._finish_ended()

@@ -297,8 +297,11 @@ cdef class SocketTransport:
         self.reading = False
         self.waiting.clear()
         self.waiting_size = self.head_sent = 0
-        self.watch()
-        self.loop.call_soon(self._finish, exc)
+        self.why_lost = exc
+        if self.direct:
+            self.watch()
+        self.poller.finish_soon(self, self.fd if self.watched_read or self.watched_write else -1)
+        self.watched_read = self.watched_write = False
         return 0
 
     cdef int fail_to_send(self, object exc) except -1:
@@ -323,7 +326,8 @@ cdef class SocketTransport:
             self._readable()
         self.lose(exc)
 
-    def _finish(self, exc):
+    cdef int finish(self) except -1:
+        exc, self.why_lost = self.why_lost, None
         protocol, self.protocol = self.protocol, None
         self.stream = None
         self.layer = None
@@ -335,6 +339,7 @@ cdef class SocketTransport:
             else:
                 c_close(self.fd)
             self.fd = -1
+        return 0
 
     cdef object as_socket(self):
         """The socket, for whom a descriptor is not enough."""

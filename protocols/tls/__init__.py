@@ -1,1 +1,1 @@
-"""TLS: contexts from the configured files (`contexts`). `net.tls_transport` has the layer of a connection."""
+"""TLS: contexts from the configured files (`contexts`). The layer of a connection is `net.tls_transport`."""

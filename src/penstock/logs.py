@@ -22,11 +22,13 @@ import logging
 import re
 import sys
 import time
+from collections.abc import Callable, Iterator
+from threading import get_ident
 from typing import Any, Final, Literal, TextIO
 
 from penstock._log_fields import moment, only, pairs
 
-__all__ = ["as_json", "configure", "event", "fields", "level", "set_level"]
+__all__ = ["as_json", "configure", "event", "fields", "gathered", "level", "set_level"]
 
 _FIELDS: Final = "penstock_fields"
 _PLAIN: Final = re.compile(r"[^\s\"=\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -59,14 +61,50 @@ def event(logger: logging.Logger, message: str, values: dict[str, object]) -> No
         f"{moment(now)} INFO {logger.name} {message}"
         f"{pairs({**_common, **values} if _common else values, _SHORT, _value)}\n"
     )
+    _gathered.append(line)
+    if _later is None or get_ident() != _gatherer or len(_gathered) >= _GATHERED_MAX:
+        _write_gathered()
+    elif len(_gathered) == 1:
+        _later(_write_gathered)
+
+
+_gathered: list[str] = []
+"""Lines of events that are not written yet."""
+_later: Callable[[Callable[[], None]], object] | None = None
+_gatherer = 0
+_GATHERED_MAX: Final = 256
+
+
+@contextlib.contextmanager
+def gathered(later: Callable[[Callable[[], None]], object]) -> Iterator[None]:
+    """Write the lines of events of this thread together, many connections' at once.
+
+    `later` is the loop's `call_soon`. Any other line is written behind those that were there before it.
+    """
+    global _later, _gatherer
+    _later, _gatherer = later, get_ident()
+    try:
+        yield
+    finally:
+        _later = None
+        _write_gathered()
+
+
+def _write_gathered() -> None:
+    handler = _ours
+    if handler is None or not _gathered:
+        return
     with handler.lock or contextlib.nullcontext():
+        lines = "".join(_gathered)
+        _gathered.clear()
         try:
             stream = handler.stream
-            stream.write(line)
+            stream.write(lines)
+            # It may be that of a terminal, which has written all up to the last line's end.
             if not getattr(stream, "line_buffering", False):
                 stream.flush()
         except (OSError, ValueError, UnicodeError):
-            handler.handleError(logger.makeRecord(logger.name, logging.INFO, "", 0, message, (), None))
+            handler.handleError(logging.makeLogRecord({"msg": lines, "levelno": logging.INFO}))
 
 
 _common: dict[str, object] = {}
@@ -92,7 +130,7 @@ def configure(
 
     """
     global _ours
-    handler = logging.StreamHandler(stream) if stream is not None else _StandardError()
+    handler = _Handler(stream) if stream is not None else _StandardError()
     _ours = handler
     handler.setFormatter(_Json() if form == "json" else _Text())
     root = logging.getLogger()
@@ -118,7 +156,15 @@ def set_level(level: str) -> None:
     logging.getLogger("penstock").setLevel(level.upper())
 
 
-class _StandardError(logging.StreamHandler[TextIO]):
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes lines in the order in which they came."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _write_gathered()
+        super().emit(record)
+
+
+class _StandardError(_Handler):
     """Writes to what is standard error when a line is written: who replaces and closes it gets no lines."""
 
     def __init__(self) -> None:
@@ -129,7 +175,7 @@ class _StandardError(logging.StreamHandler[TextIO]):
         return sys.stderr
 
 
-_ours: logging.StreamHandler[TextIO] | None = None
+_ours: _Handler | None = None
 """The handler of `configure`."""
 
 

@@ -6,11 +6,11 @@ import io
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.logs import configure, fields
+from penstock.logs import configure, event, fields, gathered
 
 
 @pytest.fixture(autouse=True)
@@ -105,3 +105,22 @@ def test_an_exception_is_shown(form: str) -> None:
     except ValueError:
         logging.getLogger("penstock.log").exception("it failed")
     assert "ValueError: broken" in stream.getvalue()
+
+
+def test_lines_of_events_are_gathered_and_keep_their_order() -> None:
+    stream = io.StringIO()
+    soon: list[Callable[[], None]] = []
+    configure("info", "text", stream=stream)
+    logger = logging.getLogger("penstock.test")
+    with gathered(soon.append):
+        event(logger, "first", {})
+        event(logger, "second", {})
+        assert stream.getvalue() == ""
+        assert len(soon) == 1
+        logger.info("third")
+        event(logger, "fourth", {})
+        soon.pop()()
+        event(logger, "fifth", {})
+    event(logger, "sixth", {})
+    words = [line.split(" ")[3] for line in stream.getvalue().splitlines()]
+    assert words == ["first", "second", "third", "fourth", "fifth", "sixth"]

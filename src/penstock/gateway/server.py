@@ -404,7 +404,8 @@ async def running(
         if telemetry is not None:
             telemetry.serve()
         times.ended("listeners")
-        yield Parts(tick, front_ends, broker, shared.admission, memory)
+        with logs.gathered(loop.call_soon):
+            yield Parts(tick, front_ends, broker, shared.admission, memory)
     finally:
         if crew is not None:
             crew.close()

@@ -1,12 +1,15 @@
 # cython: auto_pickle=False
 """Fields of log lines as text: two lines of each connection have them. Words in _log_fields.pyi."""
 
+from cpython.unicode cimport PyUnicode_DecodeASCII
+from libc.string cimport memcpy
 from libc.time cimport gmtime_r, time_t, tm
 
 cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object)
     unsigned char* PyUnicode_1BYTE_DATA(object)
     Py_ssize_t PyUnicode_GET_LENGTH(object)
+    long long PyLong_AsLongLongAndOverflow(object, int* overflow) except? -1
 
 
 cdef long long last_second = -1
@@ -48,7 +51,74 @@ cdef int kind(str text):
     return found
 
 
+cdef enum:
+    SMALL = 512                     # bytes of all fields of a line, as a rule
+    DIGITS = 24                     # of an int of C, with its sign
+
+
+cdef Py_ssize_t digits(char* to, long long value) noexcept:
+    """Write a number; how many bytes it has."""
+    cdef char[DIGITS] found
+    cdef unsigned long long left = <unsigned long long>value if value >= 0 else -<unsigned long long>value
+    cdef Py_ssize_t n = 0, i = 0
+    while True:
+        found[n] = <char>(48 + left % 10)
+        n += 1
+        left //= 10
+        if not left:
+            break
+    if value < 0:
+        to[0] = 45
+        i = 1
+    while n:
+        n -= 1
+        to[i] = found[n]
+        i += 1
+    return i
+
+
+cdef Py_ssize_t quickly(dict values, Py_ssize_t short, char* to) except -2:
+    """`pairs` of values of which no one has to be looked at closer, into to[0:SMALL]; -1: of others, or too long."""
+    cdef Py_ssize_t n = 0, size
+    cdef int found, overflow = 0
+    cdef long long number
+    for key, value in values.items():
+        if type(key) is not str or not PyUnicode_IS_COMPACT_ASCII(key):
+            return -1
+        size = PyUnicode_GET_LENGTH(key)
+        if n + size + DIGITS + 2 > SMALL:
+            return -1
+        to[n] = 32
+        memcpy(to + n + 1, PyUnicode_1BYTE_DATA(key), size)
+        to[n + 1 + size] = 61
+        n += size + 2
+        if type(value) is int:
+            number = PyLong_AsLongLongAndOverflow(value, &overflow)
+            if overflow:
+                return -1
+            n += digits(to + n, number)
+            continue
+        if type(value) is not str or PyUnicode_GET_LENGTH(value) > short:
+            return -1
+        found = kind(<str>value)
+        size = PyUnicode_GET_LENGTH(value)
+        if found == ODD or n + size + 2 > SMALL:
+            return -1
+        if found == BLANKS:
+            to[n] = to[n + size + 1] = 34
+            memcpy(to + n + 1, PyUnicode_1BYTE_DATA(value), size)
+            n += size + 2
+        else:
+            memcpy(to + n, PyUnicode_1BYTE_DATA(value), size)
+            n += size
+    return n
+
+
 def pairs(dict values not None, Py_ssize_t short, other not None):
+    cdef char[SMALL] quick
+    cdef Py_ssize_t size = quickly(values, short, quick)
+    if size >= 0:
+        return PyUnicode_DecodeASCII(quick, size, NULL)
     cdef list parts = []
     cdef int found
     for key, value in values.items():

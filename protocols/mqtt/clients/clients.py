@@ -18,7 +18,6 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.collector import uncollected
@@ -377,7 +376,7 @@ class Clients:
     def _asked_before(self, client: Client) -> Identity:
         """The decisions of a guard that may take long, asked when the client asked."""
         guard, identity = self.broker.authorizer.topic_guard, client.identity
-        return replace(identity, guarded=guard is None or not guard.slow)
+        return identity.with_guard(guard is None or not guard.slow)
 
     def publish_will(self, client: Client) -> None:
         """Publish the will that waits, if one does, with the rights its client has now."""

@@ -35,7 +35,7 @@ from bench.load import LoadFailed
 from tests.support.brokers import BrokerMissing
 
 UNFAIR_BAR = 5.0
-"""Of 1,000 publishers of a closed load, none waits for an acknowledgement longer than so many times the mean."""
+"""Of 1,000 publishers of a closed load, none waits for its answer longer than so many times the mean."""
 PEERS = {"mqtt": "mosquitto", "amqp": "rabbitmq"}
 
 

@@ -17,7 +17,6 @@ from penstock.protocols.net.outbuffer cimport OutBuffer
 cdef class WebSocketLayer(Layer):
     cdef readonly Unframer frames
     cdef PacketFramer packets       # None: a frame has what one flush sends
-    cdef OutBuffer framed
     cdef uint8_t* start             # where the next bytes go
     cdef public bint is_open
     cdef public bint is_leaving
@@ -26,7 +25,6 @@ cdef class WebSocketLayer(Layer):
         super().__init__(stream)
         self.frames = Unframer()
         self.packets = PacketFramer() if mqtt_packets else None
-        self.framed = OutBuffer()
 
     cdef bint is_over(self) noexcept:
         return self.is_leaving or self.below is None or self.below.is_over()
@@ -66,12 +64,12 @@ cdef class WebSocketLayer(Layer):
         return 0
 
     cdef int frame(self, const uint8_t* p, Py_ssize_t size) except -1:
+        cdef OutBuffer framed = OutBuffer()
         if self.packets is not None:
-            self.packets.frame_into(p, size, self.framed)
+            self.packets.frame_into(p, size, framed)
         else:
-            write_frame(p, size, self.framed)
-        self.below.send_output(self.framed)
-        return 0
+            write_frame(p, size, framed)
+        return self.below.send_output(framed)
 
     cdef int send_output(self, OutBuffer out) except -1:
         if self.is_open and not self.is_over():

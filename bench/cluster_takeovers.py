@@ -250,9 +250,10 @@ def rabbitmq(folder: Path, options: argparse.Namespace) -> Iterator[System]:
     with ExitStack() as ends:
         links = ends.enter_context(Links())
         ports: list[dict[str, int]] = [{} for _ in range(3)]
+        registered: dict[str, int] = {}
         nodes: list[RabbitMQ] = []
         for number in range(3):
-            mapper = ends.enter_context(PortMapper(ports[number]))
+            mapper = ends.enter_context(PortMapper(ports[number], registered))
             peer = nodes[0] if nodes else None
             nodes.append(RabbitMQ(folder / f"rabbitmq-{number}", peer=peer, epmd_port=mapper.port))
         of_nodes: list[list[Link]] = [[] for _ in nodes]
@@ -263,7 +264,8 @@ def rabbitmq(folder: Path, options: argparse.Namespace) -> Iterator[System]:
                 of_nodes[number].append(link)
                 of_nodes[other].append(link)
         for node in nodes:
-            ends.enter_context(node)
+            ends.callback(node.close)
+            node.start()
         first = nodes[0]
         client = Client(first.amqp_port)
         client.declare(QUEUE, durable=True, quorum=True)

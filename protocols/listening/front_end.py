@@ -192,5 +192,4 @@ class FrontEnd:
     async def drain(self, timeout: float) -> None:
         """End every connection in its protocol's words; cut those that are not gone in `timeout` seconds."""
         self.stop_accepting()
-        for listener in self.listeners.values():
-            await listener.drain(timeout)
+        await asyncio.gather(*(listener.drain(timeout) for listener in self.listeners.values()))

@@ -18,6 +18,7 @@ from urllib.request import Request, urlopen
 
 import pika
 import pytest
+from pika.exceptions import AMQPError
 
 from bench.kafka import Door, Kafka, jars
 from penstock.cluster.settings import journal_options
@@ -131,7 +132,8 @@ def refusal(node: Node) -> str:
 def test_one_machine_becomes_a_cluster_and_a_cluster_one_machine(
     broker: Kafka, own_log: Path, tmp_path: Path
 ) -> None:
-    first, second, foreign = make_nodes(tmp_path, [broker], "abc", **{"cluster.name": "moved"})
+    settings = {"cluster.name": "moved", "server.drain_timeout_s": "600"}
+    first, second, foreign = make_nodes(tmp_path, [broker], "abc", **settings)
     give(own_log, first)
     give(own_log, foreign)
     with first, second:
@@ -141,7 +143,10 @@ def test_one_machine_becomes_a_cluster_and_a_cluster_one_machine(
         error = refusal(foreign)
         assert "holds a log of its own" in error and "move the folder away" in error
         assert contents(foreign.data_dir) == contents(own_log)
+        silent = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", first.amqp_port))
         assert cluster(first, "handover") == "b is the owner, before it was a\n"
+        with suppress(AMQPError):
+            silent.close()  # until now it did not hear that its gateway stopped
         assert wait_for_owner([second]) is second
 
         def roles() -> dict[str, str]:

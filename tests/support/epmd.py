@@ -28,12 +28,13 @@ _CREATION = 1
 class PortMapper:
     """Listens on `port` of loopback, in a thread; for one node."""
 
-    def __init__(self, ports: Mapping[str, int]) -> None:
-        """`ports`: where this node reaches each of the others, by the name before the @."""
+    def __init__(self, ports: Mapping[str, int], registered: dict[str, int]) -> None:
+        """`ports`: where this node reaches each of the others, by the name before the @; `registered`: where
+        all of them listen, and the commands that talk to them. All mappers share it.
+        """
         self.port = free_port()
         self._ports = ports
-        self._registered: dict[str, int] = {}
-        """Ports of the node, and of commands that talk to it."""
+        self._registered = registered
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="port-mapper", daemon=True)
         self._thread.start()
@@ -65,7 +66,7 @@ class PortMapper:
 
     def _where(self, name: bytes) -> bytes:
         text = name.decode()
-        port = self._registered.get(text) or self._ports.get(text)
+        port = self._ports.get(text) or self._registered.get(text)
         if port is None:
             return bytes((_PORT_ANSWER, _UNKNOWN))
         numbers = (_PORT_ANSWER, 0, port, _NORMAL_NODE, _TCP, _VERSION_MAX, _VERSION_MIN, len(name))

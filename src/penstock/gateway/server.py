@@ -91,6 +91,8 @@ logger = logging.getLogger("penstock.server")
 _FAILED_S: Final = 1.0
 """A gateway whose log has failed ends within this time, with status 1."""
 _FAILED_DRAIN_S: Final = 0.1
+_HANDOVER_DRAIN_S: Final = 0.2
+"""An owner waits no longer for clients that do not take their leave: nobody serves until it has ended."""
 
 
 def serve(config: Config, load: Callable[[], Config] | None = None) -> int:
@@ -412,9 +414,13 @@ async def running(
         await links.stop()
         for front_end in front_ends.values():
             front_end.stop_accepting()
+        drain_s = config.server.drain_timeout_s
+        if log.failed is not None:
+            drain_s = _FAILED_DRAIN_S  # nothing under way can be confirmed any more
+        elif replica is not None:
+            drain_s = min(drain_s, _HANDOVER_DRAIN_S)
         for front_end in front_ends.values():
-            # Nothing under way can be confirmed any more.
-            await front_end.drain(config.server.drain_timeout_s if log.failed is None else _FAILED_DRAIN_S)
+            await front_end.drain(drain_s)
         if telemetry is not None and log.failed is None:
             await telemetry.close()
         broker.close()

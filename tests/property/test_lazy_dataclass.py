@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.lazy_dataclass import compile_all
 from penstock.lazy_dataclass import dataclass as lazy
 
 OPTIONS = st.fixed_dictionaries(
@@ -148,3 +149,24 @@ def test_a_class_that_made_no_object_has_compiled_nothing() -> None:
     assert Made.__init__.__code__.co_filename == file
     assert Made(1) == Made(1)
     assert Made.__init__.__code__.co_filename != file
+
+
+def test_all_classes_can_be_compiled_before_they_make_an_object() -> None:
+    @lazy(frozen=True, slots=True)
+    class Place:
+        x: int
+        y: int = 2
+
+    @lazy()
+    class Own:
+        x: int
+
+        def __init__(self) -> None:
+            self.x = 5
+
+    own = Own.__init__
+    assert hasattr(Place.__init__, "is_first")
+    compile_all()
+    assert not hasattr(Place.__init__, "is_first")
+    assert Place(1) == Place(1, 2)
+    assert Own.__init__ is own and Own().x == 5

@@ -40,7 +40,7 @@ from penstock.gateway.ready_message import ready_line, serves_at
 from penstock.gateway.reloading import LIMITS, Reloader
 from penstock.gateway.start_times import StartTimes
 from penstock.gateway.watches import keep_lease, watch_files, watch_memory
-from penstock.lazy_dataclass import dataclass
+from penstock.lazy_dataclass import compile_all, dataclass
 from penstock.log_core.batch._batch import EVENTS
 from penstock.log_core.log import Log
 from penstock.log_core.maintenance.retention import Retention
@@ -176,7 +176,8 @@ def _serve_node(config: Config, load: Callable[[], Config] | None) -> int:
 
     _allow_open_files()
     keep_large_blocks()
-    # A standby has time for it: an owner that starts then walks only what is new.
+    # A standby has time for both. An owner that starts compiles nothing then, and walks only what is new.
+    compile_all()
     gc.collect()
     gc.freeze()
     return run_node(config, lambda replica: work(config, load=load, replica=replica), child_pipe())

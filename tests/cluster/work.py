@@ -10,14 +10,14 @@ import asyncio
 import threading
 import time
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 
 import httpx
 
 import penstock
 from bench.load_amqp import Client
-from penstock.sdk.errors import ClientError
+from penstock.sdk.errors import ClientError, ConnectionLost
 from tests.crash.sdk_work import bodies_of
 from tests.crash.streams import AmqpStream, DeadLetterStream, MqttStream, Stream
 
@@ -136,6 +136,21 @@ def streams_of(ports: dict[str, int], kinds: Sequence[str], per_s: float) -> lis
     return list(made)
 
 
+@asynccontextmanager
+async def _opened(producer: penstock.Producer) -> AsyncIterator[penstock.Producer]:
+    """It is open in the block. A connection that is lost meanwhile does not open it: it is tried again."""
+    while True:
+        try:
+            await producer.open()
+            break
+        except ConnectionLost:
+            await asyncio.sleep(_AGAIN_S)
+    try:
+        yield producer
+    finally:
+        await producer.close()
+
+
 class SdkWork(threading.Thread):
     """A named producer, transactions and delayed messages, until `stopping` is set."""
 
@@ -166,7 +181,7 @@ class SdkWork(threading.Thread):
                     group.create_task(work(client))
 
     async def _sending(self, client: penstock.Client) -> None:
-        async with client.producer("numbers", name="steady") as producer:
+        async with _opened(client.producer("numbers", name="steady")) as producer:
             while not self.stopping.is_set():
                 number, self.attempted = self.attempted, self.attempted + 1
                 await producer.send(b"%d" % number)
@@ -175,7 +190,7 @@ class SdkWork(threading.Thread):
 
     async def _moving(self, client: penstock.Client) -> None:
         number = 0
-        async with client.producer("left") as left, client.producer("right") as right:
+        async with _opened(client.producer("left")) as left, _opened(client.producer("right")) as right:
             while not self.stopping.is_set():
                 try:
                     async with client.transaction() as tx:
@@ -189,7 +204,7 @@ class SdkWork(threading.Thread):
 
     async def _delaying(self, client: penstock.Client) -> None:
         number = 0
-        async with client.producer("delayed") as producer:
+        async with _opened(client.producer("delayed")) as producer:
             while not self.stopping.is_set():
                 delay_s = _DELAYS_S[number % len(_DELAYS_S)]
                 connection = client.reconnects

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
 
 _CHANGES = re.compile("^(Add|Bind|Delete|Publish|Purge|Move|Replay into)")
 """Names of buttons that change something."""
+OF_MESSAGES = ("streams", "dead-letters", "delayed", "search", "replay", "live")
+"""Pages for who has permissions in a virtual host."""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -87,8 +89,11 @@ def test_every_page_of_a_gateway_in_use(
     [
         ("management", True),
         ("policymaker", True),
+        ("monitoring", True),
         ("monitoring", False),  # who sees everything may have no right in any vhost
+        ("administrator", False),
         ("policymaker", False),
+        ("management", False),
     ],
 )
 def test_each_page_as_each_tag(
@@ -100,29 +105,48 @@ def test_each_page_as_each_tag(
         assert api.status("PUT", f"permissions/%2F/{unique}", rights) == 201
     sign_in(page, unique, "p")
     pages = page.get_by_role("navigation", name="Pages").get_by_role("link").all_inner_texts()
-    assert "Queues" in pages and "Users" not in pages
-    for name in PAGES[:-2]:
-        if tag == "monitoring" and name in ("streams", "dead-letters", "delayed", "replay"):
-            continue  # messages are for who has rights
+    assert "Queues" in pages and ("Users" in pages) is (tag == "administrator")
+    sees_all = tag in ("monitoring", "administrator")
+    for name in PAGES if tag == "administrator" else PAGES[:-2]:
         page.goto(f"/#/{name}")
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         expect(page.get_by_text("Loading …")).to_have_count(0)
         expect(page.get_by_role("alert")).to_have_count(0)
-        if not has_vhost and tag != "monitoring":
+        if sees_all and not has_vhost:
+            told = page.get_by_text("Messages of / are for users who have permissions there.")
+            expect(told).to_have_count(int(name in OF_MESSAGES))
+        if not has_vhost and not sees_all:
             # There is nothing that it may change.
             expect(page.get_by_text("You may enter no virtual host.")).to_be_visible()
             expect(page.locator("main").get_by_role("button", name=_CHANGES)).to_have_count(0)
     if has_vhost:
+        _everything_that_is_offered_can_be_followed(page, tag)
         _a_reader_has_no_dead_control(page, api, unique)
     page.goto("/#/policies")
     expect(page.get_by_role("heading", name="Policies")).to_be_visible()
     expect(page.get_by_role("button", name="Add a policy")).to_have_count(
-        int(tag == "policymaker" and has_vhost)
+        int((tag == "policymaker" and has_vhost) or tag == "administrator")
     )
     page.goto("/#/users")
-    expect(page.get_by_text("There is no such page, or your user may not see it.")).to_be_visible()
+    refused = page.get_by_text("There is no such page, or your user may not see it.")
+    expect(page.get_by_role("heading", name="Users").or_(refused)).to_be_visible()
+    expect(refused).to_have_count(int(tag != "administrator"))
     leave(page)
     assert api.status("DELETE", f"users/{unique}") == 204
+
+
+def _everything_that_is_offered_can_be_followed(page: Page, tag: str) -> None:
+    offers = ["exchange", "topic", "webhooks", *["log"] * (tag == "monitoring")]
+    page.goto("/#/live")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    shown = page.get_by_label("Follow").get_by_role("option")
+    expect(shown).to_have_count(len(offers))
+    assert [one.get_attribute("value") for one in shown.all()] == offers
+    for offer in offers:
+        page.goto(f"/#/live?of={offer}")
+        page.get_by_role("button", name="Follow").click()
+        expect(page.get_by_role("status")).to_contain_text("so far")
+    page.goto("/#/overview")
 
 
 def _a_reader_has_no_dead_control(page: Page, api: Api, unique: str) -> None:

@@ -4,6 +4,7 @@ import { html, render, useEffect, useLayoutEffect, useRef, useState, useErrorBou
 import { get, send, whenSignedOut } from "./api.js";
 import { change, link, usePlace } from "./location.js";
 import { useLoaded } from "./parts.js";
+import { useEnters } from "./rights.js";
 import { CHOICES, choice, choose, t } from "./words.js";
 
 /**
@@ -30,6 +31,9 @@ const PAGES = [
   ["users", t("Users"), () => import("./pages/users.js"), ["administrator"]],
   ["audit", t("Audit"), () => import("./pages/audit.js"), ["administrator", "auditor"]],
 ];
+
+/** Pages of messages of one virtual host: for who has permissions there. */
+const OF_MESSAGES = ["streams", "dead-letters", "delayed", "search", "replay", "live"];
 
 /** Keys that lead to a page, after "g". */
 const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "exchanges", s: "streams", d: "dead-letters", y: "delayed", t: "retained", b: "publishers", l: "live", f: "search", r: "replay", p: "policies", w: "webhooks", a: "audit", v: "vhosts", u: "users" };
@@ -135,6 +139,8 @@ function Shell({ user, signOut }) {
   const seen = PAGES.filter(([, , , tags]) => !tags || tags.some((tag) => user.tags.includes(tag)));
   const page = seen.find(([name]) => name === here.page);
   const vhost = here.query.vhost ?? "";
+  const place = OF_MESSAGES.includes(here.page) ? here.names[0] ?? (vhost || vhosts[0]?.name) : undefined;
+  const enters = useEnters(user, place);
   useEffect(() => {
     document.title = page ? `${[...here.names, page[1]].join(" · ")} · penstock` : "penstock";
   });
@@ -180,8 +186,11 @@ function Shell({ user, signOut }) {
       </header>
       <main id="main" tabindex="-1">
         ${known?.length === 0 && html`<p class="notice">${t("You may enter no virtual host. An administrator can give you permissions in one.")}</p>`}
+        ${page && place !== undefined && enters === null && html`<p class="quiet">${t("Loading …")}</p>`}
+        ${page && place !== undefined && enters === false && html`<h1>${page[1]}</h1>
+          <p class="notice">${t("Messages of {vhost} are for users who have permissions there.", { vhost: place })}</p>`}
         ${page
-          ? html`<${Page} key=${`${here.page}/${here.names.length}`} module=${page[2]} user=${user} names=${here.names}
+          ? (place === undefined || enters) && html`<${Page} key=${`${here.page}/${here.names.length}`} module=${page[2]} user=${user} names=${here.names}
               query=${here.query} vhosts=${vhosts.map((one) => one.name)} />`
           : html`<p class="notice">${t("There is no such page, or your user may not see it.")}</p>`}
       </main>

@@ -20,7 +20,14 @@ export function useMay(user, vhost, operation) {
   return pattern !== null && !NO_NAME.includes(pattern);
 }
 
-/** The same for one exchange or queue; rules for routing keys are not asked, as no key is known yet. */
+/** Whether the user has permissions in a virtual host, which who may see all need not have; null: not known yet. */
+export function useEnters(user, vhost) {
+  const found = useRules(user, vhost, "read", "");
+  if (found.data === null) return found.error === null ? null : true;
+  return found.data.rules[0].rule !== "vhost";
+}
+
+/** `useMay` for one exchange or queue; rules for routing keys are not asked, as no key is known yet. */
 export function useMayAt(user, vhost, operation, name) {
   const found = useRules(user, vhost, operation, name);
   return found.data === null ? found.error !== null : found.data.rules[0].allows;

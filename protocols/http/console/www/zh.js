@@ -54,6 +54,7 @@ export default {
   "Sign out": "退出登录",
   "Keys (?)": "快捷键 (?)",
   "You may enter no virtual host. An administrator can give you permissions in one.": "您不能访问任何虚拟主机。管理员可以为您授予权限。",
+  "Messages of {vhost} are for users who have permissions there.": "{vhost} 的消息仅对在其中拥有权限的用户开放。",
   "There is no such page, or your user may not see it.": "页面不存在，或者您的用户无权查看。",
   // messages.js
   "Nothing is ready.": "没有就绪的消息。",

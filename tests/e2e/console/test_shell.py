@@ -35,6 +35,7 @@ def test_signing_in_and_out(gateway: Gateway, page: Page) -> None:
     expect(page.get_by_text("Messages that wait")).to_be_visible()
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("Password")).to_be_visible()
+    assert cookie["value"] not in gateway.log_text() and "wrong" not in gateway.log_text()
     page.context.add_cookies([cookie])  # somebody kept it
     page.reload()
     expect(page.get_by_label("Password")).to_be_visible()
@@ -96,8 +97,13 @@ def test_over_tls_with_several_workers(tmp_path: Path, browser: Browser) -> None
 
 
 def test_everything_by_keyboard(gateway: Gateway, page: Page, api: Api, unique: str) -> None:
-    assert api.status("PUT", f"queues/%2F/{unique}", {"durable": True}) == 201
-    publish(gateway, unique, b"seen by keyboard")
+    dead = f"{unique}.dead"
+    rules = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    assert api.status("PUT", f"queues/%2F/{unique}", {"durable": True, "arguments": rules}) == 201
+    assert api.status("PUT", f"queues/%2F/{dead}", {"durable": True}) == 201
+    publish(gateway, unique, b"to be rejected", b"seen by keyboard")
+    rejects = {"count": 1, "ackmode": "reject_requeue_false", "encoding": "auto"}
+    assert api.send("POST", f"queues/%2F/{unique}/get", rejects).status_code == 200
     page.goto("/")
     expect(page.get_by_label("User name")).to_be_focused()
     page.keyboard.type("guest")
@@ -114,7 +120,7 @@ def test_everything_by_keyboard(gateway: Gateway, page: Page, api: Api, unique: 
     expect(page.locator("[data-search]")).to_be_visible()
     page.keyboard.press("/")
     page.keyboard.type(unique)
-    expect(page.get_by_role("status")).to_contain_text("1 of")
+    expect(page.get_by_role("status")).to_contain_text("2 of")
 
     def tab_to(name: str) -> None:
         for _ in range(60):
@@ -129,5 +135,22 @@ def test_everything_by_keyboard(gateway: Gateway, page: Page, api: Api, unique: 
     tab_to("Look at messages")
     page.keyboard.press("Enter")
     expect(page.get_by_text("seen by keyboard")).to_be_visible()
+    # One dead letter goes back.
+    page.keyboard.type("gd")
+    expect(page.get_by_role("heading", name="Dead letters of /")).to_be_visible()
+    expect(page.get_by_role("link", name=dead)).to_be_visible()
+    tab_to(dead)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name=f"Dead letters in {dead}")).to_be_visible()
+    tab_to("Preview")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Move 1 messages")).to_be_visible()
+    tab_to("Move 1 messages")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Enter")  # what does it has the focus
+    expect(page.get_by_role("status")).to_have_text("1 moved.")
+    assert [api.get(f"queues/%2F/{name}")["messages"] for name in (dead, unique)] == [0, 2]
     leave(page)
-    assert api.status("DELETE", f"queues/%2F/{unique}") == 204
+    for name in (unique, dead):
+        assert api.status("DELETE", f"queues/%2F/{name}") == 204

@@ -33,16 +33,15 @@ export function query(fields) {
 /**
  * Send a request and read its answer.
  * @param {string} method @param {string} target @param {unknown} [body] sent as JSON
- * @param {{headers?: Record<string, string>, signal?: AbortSignal}} [options]
+ * @param {{signal?: AbortSignal}} [options]
  * @returns {Promise<any>} the JSON of the answer, null without one
  */
-export async function send(method, target, body, { headers = {}, signal } = {}) {
-  const sent = body === undefined ? {} : { "content-type": "application/json" };
+export async function send(method, target, body, { signal } = {}) {
   let response;
   try {
     response = await fetch(target, {
-      method, signal, headers: { ...sent, ...headers }, credentials: "same-origin",
-      body: body === undefined ? undefined : JSON.stringify(body),
+      method, signal, credentials: "same-origin",
+      ...(body !== undefined && { headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
     });
   } catch (error) {
     if (signal?.aborted) throw error;

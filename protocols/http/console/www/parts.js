@@ -263,4 +263,4 @@ export function parsed(text) {
 
 export const put = (target, body) => send("PUT", target, body);
 export const post = (target, body) => send("POST", target, body);
-export const remove = (target, options) => send("DELETE", target, undefined, options);
+export const remove = (target) => send("DELETE", target);

@@ -291,7 +291,7 @@ export default {
   // pages/overview.js
   "Given back": "重新投递",
   "Ready": "就绪",
-  "{n} since the start": "启动以来 {n}",
+  "{n} since the start": "启动以来共 {n}",
   "Dropped unroutable": "因无法路由而丢弃",
   "Messages that wait": "等待中的消息",
   "Objects": "对象",

@@ -78,7 +78,9 @@ class _Connections:
     def _close(self, request: Request, live: Live) -> None:
         if live.info.user != self._api.identity(request).username:
             self._api.require(request)
-        reason = request.headers.get("x-reason", "Closed via management plugin")
+        # A header of a browser has no other letters than those of Latin-1.
+        told = request.parameter("reason") or request.headers.get("x-reason")
+        reason = told or "Closed via management plugin"
         live.connection.force_close(reason[:200])
         self._api.broker.tick.schedule()
 

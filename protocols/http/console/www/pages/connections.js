@@ -34,7 +34,7 @@ function One({ user, names: [name], query }) {
   const found = useLoaded(target + asQuery(samplesQuery(query, "data_rates")));
   const channels = useLoaded(`${target}/channels`);
   const { data } = found;
-  const close = ({ reason }) => remove(target, { headers: reason ? { "x-reason": encodeURI(reason) } : {} });
+  const close = ({ reason }) => remove(target + asQuery({ reason }));
   return html`<div><h1>${t("Connection {name}", { name })}</h1><${Loading} of=${found} />
     ${data && html`
       <${Facts} rows=${[

@@ -9,11 +9,11 @@ A deliver and its header are looked at together, so that a message which does no
 Source: AMQP 0-9-1, 2.3.5 and basic.deliver, basic.publish.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.protocols.properties._tables cimport load32, load64, store16, store32
 
 cdef enum:
@@ -26,7 +26,6 @@ cdef enum:
     DELIVER = 0x003C003C
     PUBLISH = 0x003C0028
     FRAME_MAX = 1 << 20             # of a payload: links ask for less
-    SMALL = 4096
 
 
 cdef class Relay:
@@ -38,20 +37,17 @@ cdef class Relay:
         self._key = key
         self._change = change
         self.left = left
+        self._out = OutBuffer()
         self.out = b""
         self.others = []
         self.runs = []
         self.dropped = []
-
-    def __dealloc__(self):
-        free(self._out)
 
     def take(self, const uint8_t[::1] data not None):
         cdef Py_ssize_t size = data.shape[0]
         cdef const uint8_t* start = &data[0] if size else NULL
         cdef Py_ssize_t at = 0, end, used
         cdef uint8_t kind
-        self._size = 0
         self.others = []
         self.runs = []
         self.dropped = []
@@ -74,7 +70,7 @@ cdef class Relay:
                 self.others.append((kind, start[at:end]))
             at = end
         self._close_run()
-        self.out = PyBytes_FromStringAndSize(<char*>self._out, self._size)
+        self.out = self._out.take()
         return at
 
     cdef Py_ssize_t _deliver(self, const uint8_t* start, Py_ssize_t at, Py_ssize_t end, Py_ssize_t size) except -2:
@@ -127,7 +123,7 @@ cdef class Relay:
         if self._key is not None:
             key = <const uint8_t*>PyBytes_AS_STRING(self._key)
         size = 4 + 2 + 1 + exchange[0] + 1 + key[0] + 1
-        p = self._room(HEAD + size + 1)
+        p = self._out.reserve(HEAD + size + 1)
         p[0] = METHOD
         store16(p + 1, self._channel)
         store32(p + 3, <uint32_t>size)
@@ -140,25 +136,13 @@ cdef class Relay:
         p += 1 + key[0]
         p[0] = 0
         p[1] = END
+        self._out.commit(HEAD + size + 1)
         return 0
 
     cdef int _put(self, const uint8_t* data, Py_ssize_t size) except -1:
-        memcpy(self._room(size), data, size)
+        memcpy(self._out.reserve(size), data, size)
+        self._out.commit(size)
         return 0
-
-    cdef uint8_t* _room(self, Py_ssize_t size) except NULL:
-        """`size` bytes more of the output."""
-        cdef Py_ssize_t wanted
-        cdef uint8_t* made
-        if self._size + size > self._capacity:
-            wanted = 2 * (self._size + size) + SMALL
-            made = <uint8_t*>realloc(self._out, wanted)
-            if made is NULL:
-                raise MemoryError()
-            self._out = made
-            self._capacity = wanted
-        self._size += size
-        return self._out + self._size - size
 
     cdef int _close_run(self) except -1:
         if self._run:

@@ -207,7 +207,7 @@ class Connection:
                 return found
 
     async def relayed(self, relay: Relay) -> bytes:
-        """What a relay makes of the next bytes as they come, for a caller that calls no `frames`.
+        """The frames that a relay makes of the next bytes as they come, for a caller that calls no `frames`.
 
         Raises:
             ValueError: they are no frames of AMQP.

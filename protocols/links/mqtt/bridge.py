@@ -30,22 +30,12 @@ from penstock.config.bridges import Bridge as Settings
 from penstock.logs import fields
 from penstock.protocols.links.errors import LinkError
 from penstock.protocols.links.link import Link
-from penstock.protocols.links.mqtt.packets import (
-    Publish,
-    VersionRefused,
-    acknowledged,
-    connect,
-    decode_publish,
-    encode_publish,
-    packet_id_of,
-    reason_of,
-    translated,
-)
+from penstock.protocols.links.mqtt._relay import Relay
+from penstock.protocols.links.mqtt.packets import VersionRefused, connect, retained
 from penstock.protocols.links.mqtt.side import Side
 from penstock.protocols.links.mqtt.topics import mapping
 from penstock.protocols.links.stream import Stream
 from penstock.protocols.links.tls import client_tls
-from penstock.protocols.mqtt.codec.packets import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 
 if TYPE_CHECKING:
     from penstock.protocols.links.local import Local
@@ -58,7 +48,6 @@ _LEVELS: Final = {"mqttv31": 3, "mqttv311": 4, "mqttv50": 5}
 _PRIVATE: Final = 0x80
 _OPTIONS: Final = 0x04 | 0x08 | 0x10
 """Of a subscription with MQTT 5: no-local, RETAIN as published, retained messages when it is new."""
-_RETAIN: Final = 1
 
 _Direction = Literal["out", "in"]
 
@@ -216,62 +205,43 @@ class Bridge(Link):
         """Say whether the bridge is up: retained, at both ends."""
         for side, is_local in ((local, True), (remote, False)):
             if self._will(local=is_local) is not None:
-                notice = Publish(_RETAIN, self._notice, b"", b"\x00", state)
                 with contextlib.suppress(LinkError):  # whoever reads there finds it lost, too
-                    side.write(encode_publish(notice, is_5=side.is_5))
+                    side.write(retained(self._notice, state, is_5=side.is_5))
 
     # Moving
 
     async def _relay(self, source: Side, target: Side, direction: _Direction) -> None:
         """Pass on what comes from `source`: publishes of this direction, and answers of the other one."""
-        name_of = mapping(self.settings.topics, direction)
-        keeps_retain = direction == "in" or self.settings.outgoing_retain
-        keeps_retain = keeps_retain and target.connack.retain_available
+        retains = direction == "in" or self.settings.outgoing_retain
+        relay = Relay(
+            source.under_way,
+            target.under_way,
+            from_5=source.is_5,
+            to_5=target.is_5,
+            name_of=mapping(self.settings.topics, direction),
+            keeps_retain=retains and target.connack.retain_available,
+            most=target.connack.maximum_packet_size,
+        )
         while True:
-            for data in await source.packets():
-                kind = data[0] >> 4
-                if kind == PUBLISH:
-                    publish = decode_publish(data, is_5=source.is_5)
-                    topic = name_of(publish.topic)
-                    if not keeps_retain:
-                        publish.flags &= ~_RETAIN
-                    made = b""
-                    if topic is not None:
-                        publish.topic = topic
-                        made = encode_publish(publish, is_5=target.is_5)
-                    if topic is None or len(made) > target.connack.maximum_packet_size:
-                        self._refuse(source, publish, "no topic of it" if topic is None else "its size")
-                        continue
-                    target.publish(made, publish.packet_id)
-                    self.counts.forwarded += not publish.qos
-                elif kind in (PUBACK, PUBREC, PUBREL, PUBCOMP):
-                    target.write(translated(data, from_5=source.is_5, to_5=target.is_5))
-                    reason = reason_of(data, is_5=source.is_5)
-                    if kind in (PUBACK, PUBREC):
-                        self._counted(source, reason)
-                    if kind in (PUBACK, PUBCOMP) or (kind == PUBREC and reason >= 0x80):
-                        source.answered(packet_id_of(data))
-                elif kind == DISCONNECT:
-                    reason = data[2] if len(data) > 2 else 0
-                    raise LinkError(f"{source.name}: the connection was ended there (reason {reason:#04x})")
+            await source.relayed(relay)
+            if relay.out:
+                target.write(relay.out)
+            if relay.answers:
+                source.write(relay.answers)
+            self.counts.forwarded += relay.forwarded
+            self._say_refused(relay.unnamed, "no topic of it lets it pass")
+            self._say_refused(relay.too_large, "the other broker takes none so large")
+            for reason in relay.reasons:
+                self._say_refused(1, f"{source.name} refused it (reason {reason:#04x})")
+            if relay.ended >= 0:
+                told = f"the connection was ended there (reason {relay.ended:#04x})"
+                raise LinkError(f"{source.name}: {told}")
             await target.drain()
 
-    def _refuse(self, source: Side, publish: Publish, why: str) -> None:
-        """Take a message that cannot cross off its sender; its PUBREL is answered by the other side."""
-        if publish.qos:
-            source.write(acknowledged(PUBACK if publish.qos == 1 else PUBREC, publish.packet_id))
-        self._say_refused(f"{why} lets it pass")
-
-    def _counted(self, side: Side, reason: int) -> None:
-        if reason < 0x80:
-            self.counts.forwarded += 1
-        else:
-            self._say_refused(f"{side.name} refused it (reason {reason:#04x})")
-
-    def _say_refused(self, why: str) -> None:
-        self.refused += 1
+    def _say_refused(self, count: int, why: str) -> None:
+        before, self.refused = self.refused, self.refused + count
         # 1, 2, 4, 8 ...: one line per doubling is enough.
-        if self.refused & (self.refused - 1) == 0:
+        if before.bit_length() < self.refused.bit_length():
             logger.warning(
                 "a bridge lost a message: %s", why, extra=fields(link=self.name, refused=self.refused)
             )

@@ -33,19 +33,13 @@ __all__ = [
     "DISCONNECT",
     "PINGREQ",
     "Connack",
-    "Publish",
     "VersionRefused",
-    "acknowledged",
     "connect",
     "decode_connack",
-    "decode_publish",
-    "encode_publish",
     "packet",
-    "packet_id_of",
-    "reason_of",
+    "retained",
     "split",
     "subscribe",
-    "translated",
 ]
 
 PINGREQ: Final = bytes((kinds.PINGREQ << 4, 0))
@@ -191,71 +185,6 @@ def decode_connack(data: bytes, *, is_5: bool) -> Connack:
     )
 
 
-@dataclass(slots=True)
-class Publish:
-    """A PUBLISH."""
-
-    flags: int
-    """Of the first byte: DUP 8, QoS 6, RETAIN 1."""
-    topic: str
-    packet_id: bytes
-    """Two bytes; none with QoS 0."""
-    properties: bytes
-    """With their size in front, as they came; of MQTT 3 none: a size of 0."""
-    payload: bytes
-
-    @property
-    def qos(self) -> int:
-        return self.flags >> 1 & 3
-
-
-def decode_publish(data: bytes, *, is_5: bool) -> Publish:
-    """Read a PUBLISH. Raises LinkError: it is damaged."""
-    at = _size_at(data, 1)[1]
-    size = int.from_bytes(data[at : at + 2], "big")
-    end = at + 2 + size
-    flags = data[0] & 0x0F
-    id_end = end + (2 if flags & 6 else 0)
-    properties_end = id_end
-    properties = b"\x00"
-    if is_5:
-        length, properties_end = _size_at(data, id_end)
-        properties_end += length
-        properties = data[id_end:properties_end]
-    if properties_end > len(data):
-        raise LinkError("it sent no packet of MQTT")
-    try:
-        topic = data[at + 2 : end].decode()
-    except UnicodeDecodeError:
-        raise LinkError("it sent a topic that is not UTF-8") from None
-    return Publish(flags, topic, data[end:id_end], properties, data[properties_end:])
-
-
-def encode_publish(publish: Publish, *, is_5: bool) -> bytes:
-    """The packet of it."""
-    properties = publish.properties if is_5 else b""
-    body = encode_text(publish.topic) + publish.packet_id + properties + publish.payload
-    return packet(kinds.PUBLISH << 4 | publish.flags, body)
-
-
-def acknowledged(kind: int, packet_id: bytes) -> bytes:
-    """A PUBACK, PUBREC, PUBREL or PUBCOMP without a reason."""
-    return packet(kind << 4 | (2 if kind == kinds.PUBREL else 0), packet_id)
-
-
-def packet_id_of(data: bytes) -> bytes:
-    """The packet id of a PUBACK, PUBREC, PUBREL or PUBCOMP."""
-    return _body(data)[:2]
-
-
-def reason_of(data: bytes, *, is_5: bool) -> int:
-    """The reason in a PUBACK or PUBREC; 0x80 and more refuse the message."""
-    body = _body(data)
-    return body[2] if is_5 and len(body) > 2 else 0
-
-
-def translated(data: bytes, *, from_5: bool, to_5: bool) -> bytes:
-    """A PUBACK, PUBREC, PUBREL or PUBCOMP as the other side takes it; MQTT 3 has no reasons."""
-    if from_5 and not to_5:
-        return packet(data[0], _body(data)[:2])
-    return data
+def retained(topic: str, payload: bytes, *, is_5: bool) -> bytes:
+    """A PUBLISH of QoS 0 that is retained."""
+    return packet(kinds.PUBLISH << 4 | 1, encode_text(topic) + (b"\x00" if is_5 else b"") + payload)

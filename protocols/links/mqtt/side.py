@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Sequence
 from typing import Final, Self
 
 from penstock.protocols.links.errors import LinkError
+from penstock.protocols.links.mqtt._relay import Relay, UnderWay
 from penstock.protocols.links.mqtt.packets import (
     DISCONNECT,
     PINGREQ,
     Connack,
-    acknowledged,
     decode_connack,
+    packet,
     split,
     subscribe,
 )
 from penstock.protocols.links.stream import Stream
-from penstock.protocols.mqtt.codec.packets import CONNACK, PINGRESP_TYPE, PUBCOMP, PUBREL, SUBACK
+from penstock.protocols.mqtt.codec.packets import CONNACK, PUBCOMP, PUBREL, SUBACK
 
 __all__ = ["Side"]
 
@@ -40,10 +40,8 @@ class Side:
         self._stream = stream
         self._early: list[bytes] = []
         """Packets that came before the answer to SUBSCRIBE."""
-        self._unanswered: set[bytes] = set()
-        """Packet ids of publishes of this connection that the broker has not answered for good."""
-        self._held: deque[tuple[bytes, bytes]] = deque()
-        """Packet ids and packets of publishes that would be more than it takes at a time."""
+        self.under_way = UnderWay(self.connack.receive_maximum)
+        """Publishes of this connection that the broker has not answered for good."""
         self._heard_at = asyncio.get_running_loop().time()
 
     @classmethod
@@ -76,6 +74,7 @@ class Side:
                 made.write(connect)
                 first = await made._next(CONNACK)
                 made.connack = decode_connack(first, is_5=is_5)
+                made.under_way = UnderWay(made.connack.receive_maximum)
                 if filters:
                     made.write(subscribe(_SUBSCRIBE_ID, filters, is_5=is_5))
                     made._check(await made._next(SUBACK), filters)
@@ -115,7 +114,7 @@ class Side:
         """
         last = _SUBSCRIBE_ID
         for packet_id in range(1, last + 1):
-            self.write(acknowledged(PUBREL, packet_id.to_bytes(2, "big")))
+            self.write(packet(PUBREL << 4 | 2, packet_id.to_bytes(2, "big")))
             if packet_id % _AT_ONCE == 0 or packet_id == last:
                 await self.drain()
                 await self._completed(packet_id % _AT_ONCE or _AT_ONCE)
@@ -151,30 +150,6 @@ class Side:
         except OSError as error:
             raise self._lost(error) from None
 
-    def publish(self, data: bytes, packet_id: bytes) -> None:
-        """Send a PUBLISH, or hold it while the broker has as many as it takes at a time.
-
-        Some brokers send more than they were told to. Half of the maximum is used: what is left of an
-        earlier connection counts, too, until its PUBREL has come.
-
-        Raises:
-            LinkError: the connection is lost.
-
-        """
-        if packet_id and len(self._unanswered) > self.connack.receive_maximum // 2:
-            self._held.append((packet_id, data))
-            return
-        if packet_id:
-            self._unanswered.add(packet_id)
-        self.write(data)
-
-    def answered(self, packet_id: bytes) -> None:
-        """The broker is done with a publish: the next one that is held may go. Raises LinkError."""
-        self._unanswered.discard(packet_id)
-        if self._held:
-            held_id, data = self._held.popleft()
-            self.publish(data, held_id)
-
     async def drain(self) -> None:
         """Wait until the broker takes more. Raises LinkError: the connection is lost."""
         try:
@@ -182,27 +157,34 @@ class Side:
         except OSError as error:
             raise self._lost(error) from None
 
-    async def packets(self) -> list[bytes]:
-        """The next packets, at least one, without answers to pings.
+    async def relayed(self, relay: Relay) -> None:
+        """Let a relay take the next packets.
 
         Raises:
             LinkError: the connection is lost, or what came is no MQTT.
 
         """
-        while True:
-            found, self._early = self._early or await self._read(), []
-            if found := [one for one in found if one[0] >> 4 != PINGRESP_TYPE]:
-                return found
+        try:
+            if self._early:
+                relay.take(b"".join(self._early))
+                self._early.clear()
+            else:
+                self._stream.used(relay.take(await self._next_bytes()))
+        except ValueError as error:
+            raise LinkError(f"{self.name}: {error}") from None
 
     async def _read(self) -> list[bytes]:
+        found, used = split(bytes(await self._next_bytes()))
+        self._stream.used(used)
+        return found
+
+    async def _next_bytes(self) -> memoryview:
         try:
             data = await self._stream.read()
         except OSError as error:
             raise self._lost(error) from None
         self._heard_at = asyncio.get_running_loop().time()
-        found, used = split(bytes(data))
-        self._stream.used(used)
-        return found
+        return data
 
     def _lost(self, error: OSError) -> LinkError:
         return LinkError(f"{self.name}: the connection is lost: {error.strerror or error}")

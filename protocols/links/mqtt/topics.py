@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Final, Literal
+from typing import Literal
 
 from penstock.config.bridges import Topic
 
 __all__ = ["mapping", "matches"]
-
-_REMEMBERED: Final = 4096
-"""Topics whose name on the other side is remembered."""
 
 
 def matches(pattern: str, topic: str) -> bool:
@@ -34,7 +30,6 @@ def mapping(topics: Sequence[Topic], direction: Literal["out", "in"]) -> Callabl
     """
     chosen = [one for one in topics if one.direction in (direction, "both")]
 
-    @lru_cache(_REMEMBERED)
     def name_of(topic: str) -> str | None:
         for one in chosen:
             here, there = one.local, one.remote_prefix

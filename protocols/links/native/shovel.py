@@ -9,8 +9,8 @@ over kills of either side. All behind it is new.
 
 The producer is exclusive: what an earlier connection of the shovel still sends is refused.
 
-What is left out was under way when a side was lost. Far more of it means that the source began anew with
-lower positions: then the shovel stops.
+Messages that are left out were under way when a side was lost. Far more of them mean that the source began
+anew with lower positions: then the shovel stops.
 
 A stream is read by a subscription of its own. A queue gives its messages to nobody else meanwhile.
 """

@@ -74,6 +74,8 @@ class _Child:
         alive, self._alive = os.pipe()
         environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
         environment[_VARIABLE] = f"{tell},{alive}"
+        # The command of Debian's package finds penstock by a path that it sets itself.
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "penstock", *sys.argv[1:]], env=environment, pass_fds=(tell, alive)
         )

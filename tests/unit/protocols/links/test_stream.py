@@ -43,7 +43,7 @@ def test_a_piece_that_is_larger_than_the_buffer_is_read_whole() -> None:
 
 
 @pytest.mark.parametrize("step", [1000, 100_000, 400_000])
-def test_what_is_not_used_is_in_front_of_what_comes(step: int) -> None:
+def test_unused_bytes_are_in_front_of_those_that_come(step: int) -> None:
     async def run() -> None:
         stream, other = await pair()
         sending = asyncio.create_task(asyncio.get_running_loop().sock_sendall(other, _LARGE))
@@ -61,7 +61,7 @@ def test_what_is_not_used_is_in_front_of_what_comes(step: int) -> None:
     asyncio.run(run())
 
 
-def test_what_was_not_looked_at_is_read_again_and_then_the_end() -> None:
+def test_bytes_that_were_not_looked_at_are_read_again_and_then_the_end() -> None:
     async def run() -> None:
         stream, other = await pair()
         other.send(b"abc")

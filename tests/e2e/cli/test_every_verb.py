@@ -104,6 +104,7 @@ OURS = """
     config reference
     completion fish
     migrate conf CONF
+    migrate emqx EMQX --write ACL --apply
     log inspect DATA
     log verify DATA
     log stats DATA
@@ -216,6 +217,9 @@ RABBITMQCTL = """
     start_app
 """
 
+EMQX = """{"version": "4.4", "auth_mnesia": [{"login": "from-emqx", "type": "username", "password":
+"ARLrzTRhZTI1MzgxNjdjMDU5ODFhZDU3ZTdmNzJiOWM5MWUwMTFkNDk4OGUyZWUyYmU0ZTE2ZTg2OWNhMGQyYWQ5ZmU="}]}"""
+
 DIAGNOSTICS = """
     alarms
     check_alarms
@@ -271,14 +275,18 @@ def verbs() -> set[str]:
 
 def test_each_verb_of_ours_is_run(run: Run, gateway: Gateway, tmp_path: Path) -> None:
     (tmp_path / "rabbitmq.conf").write_text("listeners.tcp.default = 5672\n")
+    (tmp_path / "emqx.json").write_text(EMQX)
     names = {
         "FILE": "definitions.json",
         "COPY": "copy",
         "EXPORTED": "exported.gz",
         "IMPORTED": "imported",
         "NONE": "none",
+        "CONF": "rabbitmq.conf",
+        "EMQX": "emqx.json",
+        "ACL": "acl",
     }
-    stands = {name: str(tmp_path / file) for name, file in (*names.items(), ("CONF", "rabbitmq.conf"))}
+    stands = {name: str(tmp_path / file) for name, file in names.items()}
     stands["DATA"] = str(gateway.data_dir)
     seen = set()
     with Device(gateway.mqtt_port, "closed-by-command"):
@@ -287,6 +295,7 @@ def test_each_verb_of_ours_is_run(run: Run, gateway: Gateway, tmp_path: Path) ->
             seen.add(" ".join(words[: 1 + bool(parser_of(words[0]).verbs())]))
             run(*(stands.get(word, word) for word in words), code=code)
             assert run.errors == "" or words[0] == "definitions", words
+    run("rabbitmqctl", "authenticate_user", "from-emqx", "public")
     assert seen | {*ELSEWHERE} == verbs()
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.extras import install
@@ -22,17 +22,9 @@ from penstock.migrate.mosquitto.database import Database
 from penstock.migrate.mosquitto.plan import Make, Step, steps
 from penstock.migrate.progress import Progress
 from penstock.migrate.report import MigrationError
+from penstock.migrate.users import TOPICS_ONLY, Api, put_users
 
-__all__ = ["Api", "Outcome", "Target", "apply", "owner_in"]
-
-_TOPICS_ONLY = {"configure": "", "write": r"^amq\.topic$", "read": r"^amq\.topic$"}
-
-
-class Api(Protocol):
-    """The management API."""
-
-    def request(self, method: str, path: str, body: object = None) -> Any:
-        """Send a request; the JSON of the answer. Raises PenstockError: it was refused."""
+__all__ = ["Outcome", "Target", "apply", "owner_in"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +83,7 @@ def apply(
 
     """
     outcome = Outcome()
-    _put_users(conversion, target, outcome)
+    outcome.users, outcome.kept = put_users(target.api, target.vhost, conversion.users)
     if database is None:
         return outcome
     todo = steps(database, owner_in(conversion, target.anonymous))
@@ -102,20 +94,11 @@ def apply(
         password = secrets.token_urlsafe(24)
         mover = {"name": MOVER, "password": password, "tags": ""}
         target.api.request("PUT", f"users/{MOVER}", mover)
-        permission = {"user": MOVER, "vhost": target.vhost, **_TOPICS_ONLY}
+        permission = {"user": MOVER, "vhost": target.vhost, **TOPICS_ONLY}
         _define(target, permissions=[permission])
         _move(todo, target, password, progress, outcome, on_progress)
         target.api.request("DELETE", f"users/{MOVER}")
     return outcome
-
-
-def _put_users(conversion: Conversion, target: Target, outcome: Outcome) -> None:
-    tagged = {user["name"] for user in target.api.request("GET", "users") if user["tags"]}
-    users = [user for user in conversion.users if user["name"] not in tagged]
-    outcome.kept = [user["name"] for user in conversion.users if user["name"] in tagged]
-    outcome.users = len(users)
-    permissions = [{"user": user["name"], "vhost": target.vhost, **_TOPICS_ONLY} for user in users]
-    _define(target, users=users, permissions=permissions)
 
 
 def _define(target: Target, **parts: list[dict[str, Any]]) -> None:

@@ -1,1 +1,1 @@
-"""A move from EMQX 4. `export` reads the JSON of `emqx_ctl data export`, `passwords` and `rules` its parts."""
+"""A move from EMQX 4: `export` reads its JSON, `passwords` and `rules` two parts of that."""

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Error, Page, Route, expect
 
 from penstock.protocols.http.server import cross_site, endpoint
 from penstock.testing import Gateway
-from tests.e2e.test_cross_site import FOREIGN, FORM, MAKES_ADMIN, pages
+from tests.e2e.http.test_cross_site import FOREIGN, FORM, MAKES_ADMIN, pages
 from tests.support.browser import chromium
 from tests.support.console import HOSTILE, sign_in
 from tests.support.limits import LIMIT_S

@@ -1,10 +1,10 @@
 """Search by content: records of the log by time, place, and byte strings in their properties and bodies.
 
 A search goes over the segments that are there, in slices, on a thread of its own. The thread rests half of
-the time. As long as it finds nothing it takes the interpreter's lock ten times a second. What retention has
-let go of is found as long as it lies there. The loop decides about key blocks, and is handed what was found,
-a few records at a time. A search ends by itself when it has read, or worked, as much as it may, and says
-where another one goes on. So nothing is kept for a search between two requests.
+the time. As long as it finds nothing it takes the interpreter's lock ten times a second. Records that
+retention has let go of are found as long as they lie there. The loop decides about key blocks, and is
+handed what was found, a few records at a time. A search ends by itself when it has read, or worked, as much
+as it may, and says where another one goes on. So nothing is kept for a search between two requests.
 """
 
 from __future__ import annotations

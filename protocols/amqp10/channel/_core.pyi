@@ -114,7 +114,7 @@ class ChannelCore:
         """Say none of the outcomes that wait."""
 
     suspended: list[Any] | None
-    """What holds deliveries of links that are detached, and not closed (`resuming.Held`)."""
+    """A holder of deliveries of links that are detached, and not closed (`resuming.Held`)."""
     seconds: int
     """Links of receivers whose deliveries we settle when their outcome is on disk."""
 

@@ -57,7 +57,7 @@ class Prepared:
     delay_ms: int = 0
     """How long exchanges that delay hold it; 0: they do not."""
     held: Stored | None = None
-    """What they hold then."""
+    """The messages that they hold then."""
 
 
 @dataclass(frozen=True, slots=True)

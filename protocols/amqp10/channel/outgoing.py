@@ -308,7 +308,7 @@ class OutgoingLink(OutgoingCore):
             drain=drain,
         )
 
-    # What a named subscription asks of its consumers: see `subscriptions.queue.group`
+    # A named subscription's demands on its consumers: see `subscriptions.queue.group`
 
     @property
     def ranges(self) -> list[Range]:

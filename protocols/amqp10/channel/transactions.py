@@ -63,7 +63,7 @@ class Transaction:
         self._opened_ms = self._session.broker.log.wall_ms()
 
     def info(self, id_: str) -> TransactionInfo:
-        """What is told of it."""
+        """Its line in the management list."""
         return TransactionInfo(
             id_,
             len(self._messages),

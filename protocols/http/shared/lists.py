@@ -224,7 +224,7 @@ async def _order_of(values: Sequence[Any], *, reverse: bool) -> list[int]:
     """The places of the values in their order, equal ones in the order they have.
 
     Parts are sorted one by one. Then the whole is cut at some of the values: what all parts have between two
-    of them is put together at once. What equals one of them is in order as it is.
+    of them is put together at once. Parts that equal one of them are in order.
     """
     read = values.__getitem__
     places = range(len(values))[:: -1 if reverse else 1]
@@ -253,7 +253,7 @@ async def _order_of(values: Sequence[Any], *, reverse: bool) -> list[int]:
 
 
 def _between(parts: list[list[int]], begins: list[int], ends: Iterable[int]) -> Iterator[int]:
-    """What lies between two places of each part."""
+    """The items between two places of each part."""
     return chain.from_iterable(part[begin:end] for part, begin, end in zip(parts, begins, ends, strict=True))
 
 

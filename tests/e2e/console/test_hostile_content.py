@@ -1,4 +1,4 @@
-"""What clients send besides names is shown as it is: headers, keys, ids, bodies, reasons, log lines."""
+"""All that clients send besides names is shown as it is: headers, keys, ids, bodies, reasons, log lines."""
 
 from __future__ import annotations
 

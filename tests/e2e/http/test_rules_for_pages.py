@@ -99,7 +99,7 @@ INJECTED: Mapping[str, str] = {
     "an inline script": "s = document.createElement('script'); s.text = 'alert(1)'; document.body.append(s)",
     "a text that is run": "setTimeout('alert(1)')",
 }
-"""What a mistake in the console could do with a name; the policy of its pages stops it."""
+"""A mistake in the console could do this with a name; the policy of its pages stops it."""
 
 
 @pytest.mark.parametrize("way", INJECTED)

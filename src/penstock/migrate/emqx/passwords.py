@@ -34,7 +34,7 @@ def user_of(name: str, password: str) -> dict[str, Any]:
         digest = bytes.fromhex(raw[_SALT:].decode("ascii"))
     except (binascii.Error, KeyError, ValueError):
         raise ValueError(
-            "its password is no salted SHA-256, SHA-512 or MD5; give it a new one: penstock users add"
+            "its password is no salted SHA-256, SHA-512 or MD5; give it a new one: penstock users create"
         ) from None
     made = base64.b64encode(raw[:_SALT] + digest).decode()
     return {"name": name, "password_hash": made, "hashing_algorithm": algorithm, "tags": []}

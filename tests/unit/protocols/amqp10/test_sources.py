@@ -64,7 +64,7 @@ def until(world: World, condition: Callable[[], bool]) -> None:
 
 
 def receive(peer: Peer, source: Source, count: int, **fields: Any) -> list[bytes]:
-    """What comes first to a new receiver."""
+    """The first message of a new receiver."""
     receiver = peer.attach(source, **fields)
     peer.credit(receiver, count)
     return arrived(peer, count)

@@ -20,7 +20,7 @@ WORK_MAX = 60_000
 
 
 class Work:
-    """What was done since the loop had its turn, and the most of all turns."""
+    """The steps that were done since the loop had its turn, and the most of all turns."""
 
     done = most = 0
 

@@ -165,8 +165,8 @@ def test_the_commands_of_the_pages_are_run(
         if words[:2] == ["log", "import"]:
             placed[2] = "imported"
         placed += ENDING.get(words[0], [])
-        if words[:2] == ["users", "create"]:
-            monkeypatch.setattr(sys, "stdin", io.StringIO("s3cret\n"))
+        typed = Path("definitions.json").read_text() if words[:2] == ["definitions", "import"] else "s3cret\n"
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
         run(*placed)
 
 

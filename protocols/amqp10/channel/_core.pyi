@@ -197,3 +197,6 @@ class OutgoingCore(DirectConsumer):
         note: bytes,
     ) -> bytes | None:
         """The message that a kernel does not encode; None: the peer does not get it."""
+
+    def passes(self, payload: bytes) -> bool:
+        """Whether the peer gets a message, where it is filtered."""

@@ -434,11 +434,9 @@ cdef class ChannelCore:
         """Write a message in as many frames as it needs, or have them wait for the peer's window."""
         cdef ConnectionCore connection = self.connection
         cdef Py_ssize_t frames = frames_of(size, connection.frame_max)
-        cdef bytes whole
         connection.delivered += 1
         if self.holding or frames > self.remote_window:
-            whole = b"".join([pieces[i].p[:pieces[i].size] for i in range(3) if pieces[i].size])
-            self.write_later(link.handle, number, link.settled, whole, link.series)
+            self.write_later(link.handle, number, link.settled, joined(pieces), link.series)
             return 0
         put_delivery(connection.out, self.number, connection.frame_max, link.handle, number, link.series, link.settled,
                      pieces, size)
@@ -448,6 +446,11 @@ cdef class ChannelCore:
 
     def write_later(self, handle, number, settled, payload, series):
         raise NotImplementedError
+
+
+cdef bytes joined(Piece* pieces):
+    cdef Py_ssize_t i
+    return b"".join([pieces[i].p[:pieces[i].size] for i in range(3) if pieces[i].size])
 
 
 cpdef int end_delivery(Cursor cursor, uint64_t seq, int how) except -1:
@@ -590,7 +593,7 @@ cdef class OutgoingCore(DirectConsumer):
             props = <const uint8_t*>PyBytes_AS_STRING(other_props)
             props_size = PyBytes_GET_SIZE(other_props)
         pieces[1].size = pieces[2].size = 0
-        if not self.filtered and not note and deliverable(
+        if not note and deliverable(
             key, key_size, props, props_size, blob + record.key + record.props,
             <Py_ssize_t>(record.size - record.key - record.props), record.flags & F_SECTIONS, &told, &payload
         ):
@@ -600,6 +603,9 @@ cdef class OutgoingCore(DirectConsumer):
             pieces[1].size = payload.body_size
             pieces[2].p = payload.foot
             pieces[2].size = payload.foot_size
+            if self.filtered and not self.passes(joined(pieces)):
+                cursor.settle(seq)
+                return 0
         else:
             found = self.payload(
                 batch.record(item.index), None if told.offset < 0 else told.offset, told.count, told.acquired, told.counts,
@@ -626,4 +632,7 @@ cdef class OutgoingCore(DirectConsumer):
         return 0
 
     def payload(self, record, offset, delivery_count, acquired, counts, note):
+        raise NotImplementedError
+
+    def passes(self, payload):
         raise NotImplementedError

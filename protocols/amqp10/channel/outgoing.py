@@ -361,7 +361,11 @@ class OutgoingLink(OutgoingCore):
             offset=offset,
             added=annotations_of(note),
         )
-        return payload if not self.filtered or self._filters.passes(payload) else None
+        return payload if not self.filtered or self.passes(payload) else None
+
+    def passes(self, payload: bytes) -> bool:
+        """Whether the filters let a message pass."""
+        return self._filters.passes(payload)
 
     def cancelled(self, reason: str) -> None:
         """The queue let go of it."""

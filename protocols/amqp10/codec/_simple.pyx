@@ -207,6 +207,21 @@ cdef Py_ssize_t extent(const uint8_t* p, Py_ssize_t n) noexcept nogil:
     return at
 
 
+def section_places(bytes payload not None):
+    cdef const uint8_t* p = <const uint8_t*><const char*>payload
+    cdef Py_ssize_t n = len(payload), at = 0, size
+    cdef dict places = {}
+    while at < n:
+        if n - at < 4 or p[at] != 0 or p[at + 1] != 0x53:
+            return None
+        size = extent(p + at + 3, n - at - 3)
+        if size < 0:
+            return None
+        places.setdefault(p[at + 2], at + 3)
+        at += 3 + size
+    return places
+
+
 cdef bint is_shortest(const Simple* value) noexcept nogil:
     cdef uint8_t code = value.code
     if code >= 0xA0:

@@ -16,17 +16,20 @@ Source: RabbitMQ 4.2's SQL filters; JMS 2.0 section 3.4 and AMQP JMS Mapping (wo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from penstock.protocols.amqp10.codec import values as v
 from penstock.protocols.amqp10.filters.errors import SelectorError
 from penstock.protocols.amqp10.filters.values import simple
+from penstock.protocols.amqp10.filters.view import View
 from penstock.protocols.amqp10.messages.sections import PROPERTY_NAMES, Message
 
 __all__ = ["Value", "field_of"]
 
-Value = Callable[[Message], Any]
+Looked: TypeAlias = Message | View
+"""What has the sections of a message."""
+Value: TypeAlias = Callable[[Looked], Any]
 
 _HEADER: Final = ("durable", "priority", "ttl", "first_acquirer", "delivery_count")
 _PROPERTIES: Final = tuple(name.replace("-", "_") for name in PROPERTY_NAMES)
@@ -58,7 +61,7 @@ def _listed(section: str, names: tuple[str, ...], name: str) -> Value:
     at = names.index(name)
     default = _PRIORITY if name == "priority" else False if name == "durable" else None
 
-    def value(message: Message) -> Any:
+    def value(message: Looked) -> Any:
         fields = message.header if section == "header" else message.properties
         found = fields[at] if at < len(fields) else None
         return default if found is None else simple(found)
@@ -66,7 +69,7 @@ def _listed(section: str, names: tuple[str, ...], name: str) -> Value:
     return value
 
 
-def _message_id(message: Message) -> Any:
+def _message_id(message: Looked) -> Any:
     """As JMS writes it."""
     found = message.properties[0] if message.properties else None
     if isinstance(found, UUID):
@@ -74,11 +77,11 @@ def _message_id(message: Message) -> Any:
     return f"ID:AMQP_ULONG:{int(found)}" if type(found) is v.ULong else simple(found)
 
 
-def _delivery_mode(message: Message) -> str:
+def _delivery_mode(message: Looked) -> str:
     return "PERSISTENT" if message.header[:1] == [True] else "NON_PERSISTENT"
 
 
-def _delivery_count(message: Message) -> int:
+def _delivery_count(message: Looked) -> int:
     return 1 + int(message.header[4] or 0) if len(message.header) > 4 else 1
 
 

@@ -26,7 +26,8 @@ from penstock.protocols.amqp10.codec import values as v
 from penstock.protocols.amqp10.codec.errors import FieldError, Unsupported
 from penstock.protocols.amqp10.filters.fields import Value
 from penstock.protocols.amqp10.filters.parser import parse_selector
-from penstock.protocols.amqp10.messages.sections import PROPERTY_NAMES, parse_message
+from penstock.protocols.amqp10.filters.view import View
+from penstock.protocols.amqp10.messages.sections import PROPERTY_NAMES
 from penstock.router.queues.start_position import StartPosition, parse_since
 
 __all__ = ["Filters"]
@@ -134,18 +135,22 @@ class Filters:
 
     def passes(self, payload: bytes) -> bool:
         """Whether a message passes all of them."""
-        message = parse_message(payload)
+        message = View(payload)
         if self._values is not None:
             value = message.annotations.get(_VALUE)
             if value not in self._values and not (value is None and self._unfiltered):
                 return False
         if not all(selector(message) for selector in self._selectors):
             return False
-        fields = message.properties + [None] * (len(PROPERTY_NAMES) - len(message.properties))
-        return all(test(fields[at]) for at, test in self._properties.items()) and all(
-            key in message.application_properties and test(message.application_properties[key])
-            for key, test in self._application.items()
-        )
+        if self._properties:
+            fields = message.properties
+            for at, test in self._properties.items():
+                if not test(fields[at] if at < len(fields) else None):
+                    return False
+        if not self._application:
+            return True
+        found = message.application_properties
+        return all(key in found and test(found[key]) for key, test in self._application.items())
 
 
 def _is_int(value: Any) -> bool:

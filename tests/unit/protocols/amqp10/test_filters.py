@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import example, given
 
 from penstock.protocols.amqp10.codec import values as v
-from penstock.protocols.amqp10.codec.errors import FieldError, Unsupported
+from penstock.protocols.amqp10.codec.encoding import encode
+from penstock.protocols.amqp10.codec.errors import Amqp10Error, FieldError, Unsupported
 from penstock.protocols.amqp10.filters.filters import Filters
+from penstock.protocols.amqp10.filters.view import View
 from penstock.protocols.amqp10.messages import sections as s
 from penstock.router.queues.start_position import StartPosition
+from tests.support.amqp10_messages import messages
 
 NOW = (1_000_000).__int__
 """A clock."""
@@ -139,3 +143,24 @@ def test_a_descriptor_that_is_no_name_is_refused() -> None:
 def test_a_filter_may_be_named_by_its_number() -> None:
     found = Filters({v.Symbol("f"): v.Described(v.ULong(0x173), {v.Symbol("subject"): "other"})}, NOW)
     assert not found.passes(MESSAGE)
+
+
+@given(messages())
+@example(b"\x00" + encode(v.Symbol("amqp:application-properties:map")) + encode({"a": 1}))
+def test_a_view_has_the_sections_of_a_message(payload: bytes) -> None:
+    try:
+        whole = s.parse_message(payload)
+    except Amqp10Error:
+        return
+    view = View(payload)
+    assert (view.header, view.annotations, view.properties, view.application_properties) == (
+        whole.header,
+        whole.annotations,
+        whole.properties,
+        whole.application_properties,
+    )
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0", b"\0\x53\x70", b"\0\xa3\x01x\x45", b"\0\x53\x74\xc1\xff"])
+def test_a_view_of_what_is_no_message_is_empty(payload: bytes) -> None:
+    assert (View(payload).header, View(payload).application_properties) == ([], {})

@@ -7,7 +7,7 @@ from penstock.subscriptions.tick._tick cimport Gathering
 cdef class Watched:                 # a socket, as the poller sees it
     cdef int on_events(self, bint readable, bint writable) except -1
     cdef int join_others(self) except -1    # be watched by the poller again
-    cdef int finish(self) except -1         # it is lost: close it, and say so
+    cdef int finish(self, exc) except -1    # it is lost: close it, and say so
 
 
 cdef class Poller(Gathering):
@@ -16,7 +16,7 @@ cdef class Poller(Gathering):
     cdef int fd                     # of the epoll; -1 while nothing is watched
     cdef bint shutting              # it will be looked at whether the epoll is used
     cdef dict watched               # Watched by descriptor
-    cdef list ended                 # those that are to be finished
+    cdef list ended                 # those that are to be finished, each with the error by which it was lost, or None
     cdef bint in_round              # and will be, behind it
     cdef readonly list direct                # those that the loop watches itself
     cdef readonly Moderation moderation
@@ -26,6 +26,6 @@ cdef class Poller(Gathering):
     cdef int shut(self) except -1
     cdef int watch(self, int fd, Watched who, bint reads, bint writes, bint known) except -1
     cdef int forget(self, int fd) except -1
-    cdef int finish_soon(self, Watched who, int fd) except -1
+    cdef int finish_soon(self, Watched who, int fd, exc) except -1
     cdef int shut_soon(self) except -1
     cdef int look(self, void* events) except -1

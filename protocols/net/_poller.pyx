@@ -82,7 +82,7 @@ def poller_of(loop not None):
 
 
 cdef class Watched:
-    cdef int finish(self) except -1:
+    cdef int finish(self, exc) except -1:
         raise NotImplementedError
 
     cdef int on_events(self, bint readable, bint writable) except -1:
@@ -132,15 +132,15 @@ cdef class Poller(Gathering):
         if not self.watched and self.fd >= 0:
             self.shut()
 
-    cdef int finish_soon(self, Watched who, int fd) except -1:
-        """Have `who.finish`, which closes the socket, called from the loop; it is watched no more: `fd`, or -1.
+    cdef int finish_soon(self, Watched who, int fd, exc) except -1:
+        """Have `who.finish(exc)`, which closes the socket, called from the loop; it is watched no more: `fd`, or -1.
 
         All that end in a round end behind it, without a handle of the loop for each. A socket that is closed leaves the
         epoll by itself.
         """
         if fd >= 0:
             self.watched.pop(fd, None)
-        self.ended.append(who)
+        self.ended.append((who, exc))
         if not self.in_round and len(self.ended) == 1:
             self.loop().call_soon(self._finish_ended)
         return 0
@@ -148,9 +148,9 @@ cdef class Poller(Gathering):
     def _finish_ended(self):
         cdef Watched who
         ended, self.ended = self.ended, []
-        for who in ended:
+        for who, exc in ended:
             try:
-                who.finish()
+                who.finish(exc)
             except Exception as error:
                 self.loop().call_exception_handler({"message": "a lost connection failed", "exception": error})
         self.shut_soon()

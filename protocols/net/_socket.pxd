@@ -26,7 +26,6 @@ cdef class SocketTransport(Wire):
     cdef int rounds_alone           # of the poller's last ones, in which nobody else was ready
     cdef bint watched_read, watched_write       # by the poller
     cdef bint reading, lost, write_paused
-    cdef object why_lost            # the error by which it was, until the protocol knows
     cdef bint broken                # the peer takes no more: what it sent is read, and then it is lost
     cdef object waiting             # deque of bytes and stretches of files that the socket did not take yet
     cdef Py_ssize_t head_sent      # of its first element

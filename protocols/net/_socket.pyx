@@ -297,10 +297,9 @@ cdef class SocketTransport:
         self.reading = False
         self.waiting.clear()
         self.waiting_size = self.head_sent = 0
-        self.why_lost = exc
         if self.direct:
             self.watch()
-        self.poller.finish_soon(self, self.fd if self.watched_read or self.watched_write else -1)
+        self.poller.finish_soon(self, self.fd if self.watched_read or self.watched_write else -1, exc)
         self.watched_read = self.watched_write = False
         return 0
 
@@ -326,8 +325,7 @@ cdef class SocketTransport:
             self._readable()
         self.lose(exc)
 
-    cdef int finish(self) except -1:
-        exc, self.why_lost = self.why_lost, None
+    cdef int finish(self, exc) except -1:
         protocol, self.protocol = self.protocol, None
         self.stream = None
         self.layer = None

@@ -192,7 +192,7 @@ class Tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = _VERSION[options.min_version]
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
-        # By default it is 2. Each is 7 % of a handshake's CPU; a client that resumes a session gets a new one.
+        # OpenSSL sends 2. Each is 7 % of a handshake's CPU; a client that resumes a session gets a new one.
         context.num_tickets = 1
         if options.ciphers:
             try:

@@ -17,6 +17,7 @@ fault are the longest time without any confirm (`service`), the longest of a pub
     freeze     it is stopped by SIGSTOP until another node serves, then goes on
     cut        its links to Kafka, or RabbitMQ's between nodes, pass nothing until another node serves
 
+Links that can be cut are there for `cut` alone, since bytes take longer through them: it has its own nodes.
 RabbitMQ's node is frozen or cut off for 15 s. It has one process for each node, so its `machine` is a `kill`.
 Both systems are warmed up with 1,000 lone messages per second for 45 s: Java compiles Kafka's code while it
 serves.
@@ -190,14 +191,14 @@ def steady(publishers: Sequence[Publisher]) -> None:
 
 
 @contextmanager
-def cluster(folder: Path, options: argparse.Namespace) -> Iterator[System]:
-    """Three brokers and three nodes."""
+def cluster(folder: Path, options: argparse.Namespace, *, linked: bool) -> Iterator[System]:
+    """Three brokers and three nodes; `linked`: through links that can be cut, which cost time."""
     names = "abc"
     with ExitStack() as ends:
-        links = ends.enter_context(Links())
-        network = Network(links, 3, names)
+        network = Network(ends.enter_context(Links()), 3, names) if linked else None
         place = jars(options.jars.absolute())
-        brokers = start_brokers(ends, folder, place, 3, HEAP, doors=network.doors)
+        doors = network.doors if network else ()
+        brokers = start_brokers(ends, folder, place, 3, HEAP, doors=doors)
         nodes = make_nodes(folder, brokers, names, network)
         for node in nodes:
             ends.callback(node.kill9)
@@ -245,8 +246,8 @@ def whole(nodes: Sequence[Node]) -> None:
 
 
 @contextmanager
-def rabbitmq(folder: Path, options: argparse.Namespace) -> Iterator[System]:
-    """Three nodes; the queue is made at the first one."""
+def rabbitmq(folder: Path, options: argparse.Namespace, *, linked: bool) -> Iterator[System]:
+    """Three nodes; the queue is made at the first one. `linked`: as of `cluster`."""
     with ExitStack() as ends:
         links = ends.enter_context(Links())
         ports: list[dict[str, int]] = [{} for _ in range(3)]
@@ -257,10 +258,12 @@ def rabbitmq(folder: Path, options: argparse.Namespace) -> Iterator[System]:
             peer = nodes[0] if nodes else None
             nodes.append(RabbitMQ(folder / f"rabbitmq-{number}", peer=peer, epmd_port=mapper.port))
         of_nodes: list[list[Link]] = [[] for _ in nodes]
-        for (number, node), (other, target) in itertools.product(enumerate(nodes), enumerate(nodes)):
-            if node is not target:
-                link = links.add(target.dist_port)
-                ports[number][target.node.partition("@")[0]] = link.port
+        for number, other in itertools.permutations(range(3), 2):
+            name, _, _ = nodes[other].node.partition("@")
+            ports[number][name] = nodes[other].dist_port
+            if linked:
+                link = links.add(nodes[other].dist_port)
+                ports[number][name] = link.port
                 of_nodes[number].append(link)
                 of_nodes[other].append(link)
         for node in nodes:
@@ -330,9 +333,16 @@ def main() -> int:
     print(", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in machine().items()), flush=True)
     told = ["| system | fault | times | service, median / longest | others | clients |", "|---|" + "---|" * 5]
     for name in options.only.split(","):
-        with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=options.data) as place:
-            with SYSTEMS[name](Path(place), options) as system:
-                found = measure(system, options.faults.split(","), options.times, options.warm)
+        found: dict[str, Gaps] = {}
+        for linked in (False, True):
+            kinds = [kind for kind in options.faults.split(",") if (kind == "cut") == linked]
+            if not kinds:
+                continue
+            with ExitStack() as ends:
+                temporary = tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=options.data)
+                place = Path(ends.enter_context(temporary))
+                system = ends.enter_context(SYSTEMS[name](place, options, linked=linked))
+                found |= measure(system, kinds, options.times, options.warm)
         for kind, gaps in found.items():
             columns = [
                 f"{sorted(each)[len(each) // 2]:.2f} / {max(each):.2f} s"

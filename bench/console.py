@@ -7,6 +7,8 @@
               without
     stalls    how long what the pages ask for holds the event loop, in CPU time (bench/console_stalls.py)
     search    the same while a search for a text reads a log of --search-mb, again and again
+    first     how soon a browser that has nothing yet shows the first of --queues queues
+              (bench/console_pages.py)
     watched   messages per CPU second with the history on and --pages pages open, and without
               (bench/console_pages.py)
     find      one of --messages is found by header, id, text and time (bench/console_find.py)
@@ -54,7 +56,7 @@ ORDERS = (
     "message_stats.publish_details.rate",
     "messages_details.rate",
 )
-_CASES = ("idle", "pages", "stalls", "search", "watched", "find", "delayed")
+_CASES = ("idle", "pages", "stalls", "search", "first", "watched", "find", "delayed")
 LOGIN = "Basic " + base64.b64encode(b"guest:guest").decode()
 
 
@@ -223,6 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 SETTINGS, chosen.queues, rounds, ORDERS, lambda port, path: Api(port).send("GET", path)
             ),
             "search": lambda: search(folder, chosen.search_mb << 20, rounds, seconds),
+            "first": lambda: console_pages.first(folder, SETTINGS, chosen.queues, rounds),
             "watched": lambda: console_pages.watched(
                 folder, SETTINGS, chosen.queues, chosen.pages, rounds, seconds
             ),

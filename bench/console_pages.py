@@ -1,11 +1,17 @@
-"""Pages of the console that are open, and what they cost: `python -m bench.console --case watched`.
+"""Pages of the console: how soon they are there, and what they cost: `python -m bench.console`.
 
-Two gateways with --queues queues each; the history of one is off (`management.history_bytes` = 0). A client
-publishes to a queue of either as fast as it is taken, another one consumes. Rounds take turns: with the
-history and --pages pages open in Chromium (overviews, lists in the order of a rate, and a queue), and without
-either. Printed is how many messages a second of the gateway's CPU moves; and what the pages cost a gateway to
-which nobody publishes, per second. On a machine that other work keeps busy only the second figure means much:
-the gateway then has less than a core, and the pages' share of it grows.
+--case first     A gateway with --queues queues; a browser that has nothing yet opens the list of queues.
+                 Printed are the time until the first rows are seen and the bytes that were sent until
+                 then, medians over --rounds.
+
+--case watched   Two gateways with --queues queues each; the history of one is off
+                 (`management.history_bytes` = 0). A client publishes to a queue of either as fast as it is
+                 taken, another one consumes. Rounds take turns: with the history and --pages pages open in
+                 Chromium (overviews, lists in the order of a rate, and a queue), and without either.
+                 Printed is how many messages a second of the gateway's CPU moves; and what the pages cost
+                 a gateway to which nobody publishes, per second. On a machine that other work keeps busy
+                 only the second figure means much: the gateway then has less than a core, and the pages'
+                 share of it grows.
 """
 
 from __future__ import annotations
@@ -13,9 +19,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from statistics import median
+
+from playwright.sync_api import Response
 
 from bench.cpu import cpu_seconds, wait_until_idle
 from bench.load_amqp import UNBLOCKED, Client
@@ -56,6 +65,41 @@ def watched(
     cost = costs[True] - costs[False]
     print(f"{'the history and the pages, without traffic':44} {1000 * cost:12.1f} ms of CPU per second")
     print(f"{'with them, of without':44} {median(found[True]) / median(found[False]):12.3f}", flush=True)
+
+
+def first(folder: Path, settings: dict[str, str], queues: int, rounds: int) -> None:
+    """Measure and print."""
+    took: list[float] = []
+    sent: list[int] = []
+    with Gateway(folder / "first", settings=settings) as gateway, chromium() as browser:
+        declare(gateway.amqp_port, [f"queue-{number:06}" for number in range(queues)])
+        wait_until_idle(gateway.pid, 120)
+        base = f"http://127.0.0.1:{gateway.ports['management']}"
+        for _ in range(rounds + 1):
+            context = browser.new_context(base_url=base)
+            page = context.new_page()
+            sign_in(page)
+            (cookie,) = context.cookies()
+            context.close()
+            fresh = browser.new_context(base_url=base)
+            fresh.add_cookies([cookie])
+            page = fresh.new_page()
+            bytes_: list[int] = []
+            page.on("response", partial(_add_size, bytes_))
+            began = time.perf_counter()
+            page.goto("/#/queues", wait_until="commit")
+            page.get_by_role("region", name="Queues").locator("tbody tr").first.wait_for()
+            took.append(time.perf_counter() - began)
+            page.wait_for_load_state("networkidle")
+            sent.append(sum(bytes_))
+            fresh.close()
+    # The first one is the browser's own start.
+    print(f"{f'first rows of {queues:,} queues':44} {median(took[1:]) * 1e3:12,.0f} ms")
+    print(f"{'sent until then':44} {median(sent[1:]) / 1000:12,.1f} KB", flush=True)
+
+
+def _add_size(sizes: list[int], response: Response) -> None:
+    sizes.append(int(response.headers.get("content-length", 0)))
 
 
 def _idle(gateway: Gateway, pages: int, seconds: float) -> float:

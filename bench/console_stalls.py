@@ -1,9 +1,9 @@
 """How long a request of the console holds the event loop: `python -m bench.console --case stalls`.
 
 A gateway in this process has --queues queues, of which a hundredth has messages. The requests of the
-console's pages are sent, and each step of a handler, from one wait to the next, is measured in CPU time of
-the loop's thread. So other work on the machine hardly changes the figures. Printed are the CPU of a
-request, and the least over --rounds of its longest step: that long nobody's message moves.
+console's pages are made, and each step of a handler, from one wait to the next, is measured in CPU time of
+the loop's thread. So other work on the machine hardly changes the figures. Printed are the CPU of a request,
+and the least over --rounds of its longest step: that long nobody's message moves.
 """
 
 from __future__ import annotations

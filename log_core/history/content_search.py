@@ -2,9 +2,9 @@
 
 A search goes over the segments that are there, in slices, on a thread of its own. The thread rests half of
 the time. As long as it finds nothing it takes the interpreter's lock ten times a second. Records that
-retention has let go of are found as long as they lie there. The loop decides about key blocks, and is
-handed what was found, a few records at a time. A search ends by itself when it has read, or worked, as much
-as it may, and says where another one goes on. So nothing is kept for a search between two requests.
+retention has let go of are found as long as they lie there. The loop decides about key blocks, and is handed
+what was found, a few records at a time. A search ends by itself when it has read, or worked, as much as it
+may, and says where another one goes on. So nothing is kept for a search between two requests.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ async def _order_of(values: Sequence[Any], *, reverse: bool) -> list[int]:
     """The places of the values in their order, equal ones in the order they have.
 
     Parts are sorted one by one. Then the whole is cut at some of the values: what all parts have between two
-    of them is put together at once. Parts that equal one of them are in order.
+    of them is put together at once. Places that equal one of them are in order as they are.
     """
     read = values.__getitem__
     places = range(len(values))[:: -1 if reverse else 1]

@@ -1,4 +1,4 @@
-"""All that clients send besides names is shown as it is: headers, keys, ids, bodies, reasons, log lines."""
+"""Contents besides names are shown as they are: headers, keys, ids, bodies, reasons, log lines."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ INJECTED: Mapping[str, str] = {
     "an inline script": "s = document.createElement('script'); s.text = 'alert(1)'; document.body.append(s)",
     "a text that is run": "setTimeout('alert(1)')",
 }
-"""A mistake in the console could do this with a name; the policy of its pages stops it."""
+"""Mistakes that the console could make with a name; the policy of its pages stops them."""
 
 
 @pytest.mark.parametrize("way", INJECTED)

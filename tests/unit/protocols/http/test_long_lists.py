@@ -20,7 +20,7 @@ WORK_MAX = 60_000
 
 
 class Work:
-    """The steps that were done since the loop had its turn, and the most of all turns."""
+    """Units of work since the loop had its turn, and the most of all turns."""
 
     done = most = 0
 

@@ -28,7 +28,7 @@ from penstock.protocols.amqp10.messages.sections import PROPERTY_NAMES, Message
 __all__ = ["Value", "field_of"]
 
 Looked: TypeAlias = Message | View
-"""What has the sections of a message."""
+"""A message, or a view of one: its sections by name."""
 Value: TypeAlias = Callable[[Looked], Any]
 
 _HEADER: Final = ("durable", "priority", "ttl", "first_acquirer", "delivery_count")

@@ -79,10 +79,8 @@ def first(folder: Path, settings: dict[str, str], queues: int, rounds: int) -> N
             context = browser.new_context(base_url=base)
             page = context.new_page()
             sign_in(page)
-            (cookie,) = context.cookies()
+            fresh = browser.new_context(base_url=base, storage_state=context.storage_state())
             context.close()
-            fresh = browser.new_context(base_url=base)
-            fresh.add_cookies([cookie])
             page = fresh.new_page()
             bytes_: list[int] = []
             page.on("response", partial(_add_size, bytes_))

@@ -445,14 +445,7 @@ async def serve(
 
     """
     shared = shared or ProcessContext()
-    context = wire(
-        broker,
-        server,
-        loop,
-        shared,
-        logger,
-        greeting_timeout_s=server.login_timeout_s,
-    )
+    context = wire(broker, server, loop, shared, logger)
     if options.acl_file:
         broker.authorizer.topic_guard = AclFile.read(options.acl_file, broker.users.default_user)
     if options.amqtt_config:

@@ -38,7 +38,7 @@ class LogPort(Protocol):
 class Limits:
     """Bounds of one connection; sizes in bytes, times in seconds."""
 
-    greeting_timeout_s: float = 5.0
+    greeting_timeout_s: float = 10.0
     """The first packet (or protocol header) must be complete after this time."""
     login_timeout_s: float = 10.0
     """The login must be complete after this time."""
@@ -106,12 +106,11 @@ def wire(
     logger: logging.Logger,
     *,
     login_timeout_s: float | None = None,
-    greeting_timeout_s: float = 5.0,
 ) -> ConnectionContext:
     """The wiring of a front end's connections; see `Limits` for the times. None: the server's option."""
     login_s = server.login_timeout_s if login_timeout_s is None else login_timeout_s
     limits = Limits(
-        greeting_timeout_s=min(greeting_timeout_s, login_s),
+        greeting_timeout_s=login_s,
         login_timeout_s=login_s,
         output_high_bytes=server.output_buffer_bytes,
         output_stuck_s=server.output_stuck_s,

@@ -18,6 +18,7 @@ from penstock.protocols.amqp10.codec.performatives import (
     Transfer,
     encode_composite,
 )
+from penstock.protocols.amqp10.codec.values import Symbol
 from penstock.protocols.amqp10.messages import sections as s
 from penstock.protocols.amqp10.options import Options
 from penstock.protocols.amqp10.session.session import Session
@@ -29,9 +30,11 @@ from tests.support.amqp_session import World
 __all__ = ["Peer", "message"]
 
 
-def message(body: bytes) -> bytes:
-    """A durable message."""
-    return s.encode_section(s.HEADER, [True]) + s.encode_section(s.DATA, body)
+def message(body: bytes, **annotations: Any) -> bytes:
+    """A durable message; `penstock_half` is the annotation `x-penstock-half`."""
+    named = {Symbol(f"x-{name.replace('_', '-')}"): value for name, value in annotations.items()}
+    marked = s.encode_section(s.ANNOTATIONS, named) if named else b""
+    return s.encode_section(s.HEADER, [True]) + marked + s.encode_section(s.DATA, body)
 
 
 class Peer:

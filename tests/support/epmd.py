@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Self
 
 from tests.support.brokers import free_port
+from tests.support.loop_thread import LoopThread
 
 __all__ = ["PortMapper"]
 
@@ -35,11 +35,8 @@ class PortMapper:
         self.port = free_port()
         self._ports = ports
         self._registered = registered
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="port-mapper", daemon=True)
-        self._thread.start()
-        serve = asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self._server = asyncio.run_coroutine_threadsafe(serve, self._loop).result(60)
+        self._thread = LoopThread("port-mapper")
+        self._server = self._thread.run(asyncio.start_server(self._serve, "127.0.0.1", self.port))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         name = ""
@@ -76,14 +73,4 @@ class PortMapper:
         return self
 
     def __exit__(self, *_: object) -> None:
-        async def end() -> None:
-            self._server.close()
-            others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-
-        asyncio.run_coroutine_threadsafe(end(), self._loop).result(60)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.end(self._server.close)

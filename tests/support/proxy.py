@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Self
 
 from tests.support.brokers import free_port
+from tests.support.loop_thread import LoopThread
 
 __all__ = ["Link", "Links"]
 
@@ -165,33 +165,24 @@ class Links:
 
     def __init__(self) -> None:
         self._made: list[Link] = []
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
-        self._thread.start()
+        self._thread = LoopThread("links")
 
     def add(self, *targets: int, silent_s: float = 0.0, place: tuple[str, int] | None = None) -> Link:
         """A link to these ports of 127.0.0.1 in turn.
 
         `silent_s`: connections without an answer for so long are ended. `place`: host and port to listen on.
         """
-        link = Link(self._loop, targets, silent_s, place)
+        link = Link(self._thread.loop, targets, silent_s, place)
         self._made.append(link)
-        asyncio.run_coroutine_threadsafe(link.open(), self._loop).result(60)
+        self._thread.run(link.open())
         return link
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        async def end() -> None:
+        def close() -> None:
             for link in self._made:
                 link.close()
-            others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
 
-        asyncio.run_coroutine_threadsafe(end(), self._loop).result(60)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.end(close)

@@ -19,15 +19,8 @@ from penstock.protocols.amqp10.codec.performatives import (
 from penstock.protocols.amqp10.codec.performatives import Coordinator as CoordinatorTarget
 from penstock.protocols.amqp10.codec.values import Symbol
 from penstock.protocols.amqp10.messages import sections as s
-from tests.support.amqp10_session import Peer
+from tests.support.amqp10_session import Peer, message
 from tests.support.amqp_session import World
-
-
-def message(body: bytes, **annotations: Any) -> bytes:
-    """`penstock_delay_id` is the annotation `x-penstock-delay-id`."""
-    named = {Symbol(f"x-{name.replace('_', '-')}"): value for name, value in annotations.items()}
-    head = s.encode_section(s.HEADER, [True]) + s.encode_section(s.ANNOTATIONS, named)
-    return head + s.encode_section(s.DATA, body)
 
 
 def publish(peer: Peer, sender: int, payload: bytes) -> Any:

@@ -14,21 +14,13 @@ from penstock.protocols.amqp10.codec.performatives import (
     Source,
     Target,
 )
-from penstock.protocols.amqp10.codec.values import Symbol
 from penstock.protocols.amqp10.messages import sections as s
-from tests.support.amqp10_session import Peer
+from tests.support.amqp10_session import Peer, message
 from tests.support.amqp_session import World
 
 
-def annotated(body: bytes, **annotations: Any) -> bytes:
-    """A durable message with annotations; `penstock_half` is `x-penstock-half`."""
-    named = {Symbol(f"x-{name.replace('_', '-')}"): value for name, value in annotations.items()}
-    head = s.encode_section(s.HEADER, [True]) + s.encode_section(s.ANNOTATIONS, named)
-    return head + s.encode_section(s.DATA, body)
-
-
 def numbered(number: int, name: str = "p") -> bytes:
-    return annotated(b"%d" % number, penstock_producer=name, penstock_sequence=number)
+    return message(b"%d" % number, penstock_producer=name, penstock_sequence=number)
 
 
 def publish(peer: Peer, sender: int, payload: bytes) -> Any:
@@ -94,7 +86,7 @@ def test_after_a_number_was_refused_higher_ones_are_until_it_comes_again(world: 
     ],
 )
 def test_wrong_annotations_of_ours_are_refused(peer: Peer, sender: int, annotations: dict[str, Any]) -> None:
-    outcome = publish(peer, sender, annotated(b"m", **annotations))
+    outcome = publish(peer, sender, message(b"m", **annotations))
     assert isinstance(outcome, Rejected)
     assert outcome.error.condition == "amqp:invalid-field"
     assert peer.ready("q") == 0
@@ -107,7 +99,7 @@ def test_an_exchange_that_looks_for_duplicates_routes_each_value_once(world: Wor
     sender = peer.attach(Target("/exchanges/once"))
     peer.got()
     for value in ("a", "b", "a"):
-        assert publish(peer, sender, annotated(b"m", **{"deduplication-header": value})) == Accepted()
+        assert publish(peer, sender, message(b"m", **{"deduplication-header": value})) == Accepted()
     assert peer.ready("q") == 2
 
 
@@ -115,7 +107,7 @@ def test_an_exchange_that_looks_for_duplicates_routes_each_value_once(world: Wor
 
 
 def half(peer: Peer, sender: int, name: str = "h") -> Any:
-    return publish(peer, sender, annotated(b"m", penstock_half=name, penstock_check_queue="asked"))
+    return publish(peer, sender, message(b"m", penstock_half=name, penstock_check_queue="asked"))
 
 
 @pytest.fixture
@@ -127,27 +119,27 @@ def asked(peer: Peer) -> None:
 def test_a_half_message_is_published_when_it_is_committed(peer: Peer, sender: int) -> None:
     assert half(peer, sender) == Accepted()
     assert peer.ready("q") == 0
-    assert publish(peer, sender, annotated(b"", penstock_commit="h")) == Accepted()
+    assert publish(peer, sender, message(b"", penstock_commit="h")) == Accepted()
     assert peer.ready("q") == 1
 
 
 @pytest.mark.usefixtures("asked")
 def test_its_consumer_does_not_see_that_it_was_a_half_message(peer: Peer, sender: int) -> None:
     half(peer, sender)
-    publish(peer, sender, annotated(b"", penstock_commit="h"))
+    publish(peer, sender, message(b"", penstock_commit="h"))
     peer.credit(peer.attach(Source("q")), 1)
     peer.got()
     payload = next(one for one in peer.payloads if one)
-    message = s.parse_message(payload)
-    assert message.data == b"m"
-    assert not [name for name in message.annotations if "penstock" in name]
+    parsed = s.parse_message(payload)
+    assert parsed.data == b"m"
+    assert not [name for name in parsed.annotations if "penstock" in name]
 
 
 @pytest.mark.usefixtures("asked")
 def test_a_half_message_is_forgotten_when_it_is_rolled_back(peer: Peer, sender: int) -> None:
     half(peer, sender)
-    assert publish(peer, sender, annotated(b"", penstock_rollback="h")) == Accepted()
-    outcome = publish(peer, sender, annotated(b"", penstock_commit="h"))
+    assert publish(peer, sender, message(b"", penstock_rollback="h")) == Accepted()
+    outcome = publish(peer, sender, message(b"", penstock_commit="h"))
     assert isinstance(outcome, Rejected)
     assert outcome.error.condition == "amqp:not-found"
     assert peer.ready("q") == 0
@@ -168,6 +160,6 @@ def test_a_half_message_that_goes_nowhere_is_released(peer: Peer) -> None:
 
 @pytest.mark.usefixtures("asked")
 def test_a_settled_half_message_that_is_refused_ends_its_link(peer: Peer, sender: int) -> None:
-    peer.transfer(sender, annotated(b"", penstock_commit="unknown"), settled=True)
+    peer.transfer(sender, message(b"", penstock_commit="unknown"), settled=True)
     (detach,) = peer.got(Detach)
     assert detach.error.condition == "amqp:not-found"

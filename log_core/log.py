@@ -130,6 +130,8 @@ class Log(StoredLog):
         self._lock = lock
         self._clock = clock
         self.tables = Tables(self.appender, folder.root)
+        self.log_id = ""
+        """Hexadecimal; another log has another one, and so other positions."""
         self.low_water = lambda: 0
         self.mark_needs: Callable[[Needs, Callable[[], object]], object] | None = None
         """Marks which records of a segment some queue needs, then calls back; until it is set, no segment is
@@ -275,6 +277,7 @@ class Log(StoredLog):
         )
 
     def _begin(self, found: Recovered) -> None:
+        self.log_id = found.manifest.log_id.hex()
         segments = found.segments
         last_lsn = segments[-1].next_lsn - 1 if segments else found.report.last_lsn
         self._segments.live = segments

@@ -9,8 +9,9 @@ over kills of either side. All behind it is new.
 
 The producer is exclusive: what an earlier connection of the shovel still sends is refused.
 
-Messages that are left out were under way when a side was lost. Far more of them mean that the source began
-anew with lower positions: then the shovel stops.
+Positions are those of one log, so the producer has the log in its name: a source that began anew has another
+one. Messages that are left out were under way when a side was lost. Far more of them mean that the source
+went back to a copy of its log, with lower positions: then the shovel stops.
 
 A stream is read by a subscription of its own. A queue gives its messages to nobody else meanwhile.
 """
@@ -103,8 +104,8 @@ class NativeShovel(Link):
         }
 
     @property
-    def _producer(self) -> str:
-        """The name of the producer: another source or another target has other numbers."""
+    def _subscription(self) -> str:
+        """The name of the subscription to a stream: another shovel has another one."""
         source, destination = self.settings.source, self.settings.destination
         uris = [(uri.host, uri.port, uri.vhost) for uri in map(parse_uri, self._ends)]
         words = self.vhost, self.name, uris, source.queue
@@ -126,19 +127,19 @@ class NativeShovel(Link):
             opened = await target.request(
                 "open_producer",
                 handle=_HANDLE,
-                name=self._producer,
+                name=f"{self._subscription}-{taken.log_id}",  # another log has other positions
                 numbered=True,
                 exclusive=True,
                 **place,
             )
             packer = Packer(_HANDLE, target.frame_max, opened["number"] or 0)
-            place = await self._subscribe(taken)
+            described = await self._subscribe(taken)
             self._up()
             taken.send(kinds.CREDIT, _HANDLE, _CREDIT.pack(source.prefetch, _CREDIT_BYTES))
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._take(taken, target, packer))
                 tasks.create_task(self._confirmed(taken, target))
-                tasks.create_task(_look(taken, place))
+                tasks.create_task(_look(taken, described))
 
     async def _open(self, end: str, uri: Uri) -> Connection:
         login = {"user": uri.user, "password": uri.password, "vhost": uri.vhost}
@@ -171,7 +172,7 @@ class NativeShovel(Link):
                 "subscribe",
                 handle=_HANDLE,
                 topic=settings.queue,
-                subscription=self._producer,
+                subscription=self._subscription,
                 kind="exclusive",
                 start="earliest",
                 **most,
@@ -179,7 +180,7 @@ class NativeShovel(Link):
             return {"topic": str(settings.queue)}
 
     def _described(self, answer: Mapping[str, Any]) -> None:
-        of_stream = answer.get("subscriptions", {}).get(self._producer, {})
+        of_stream = answer.get("subscriptions", {}).get(self._subscription, {})
         self.lag = answer.get("ready", of_stream.get("backlog"))
 
     async def _take(self, source: Connection, target: Connection, packer: Packer) -> None:
@@ -198,7 +199,7 @@ class NativeShovel(Link):
                     raise LinkError("source: its queue or subscription is gone, or continues elsewhere")
             if packer.left_out > _AGAIN_MOST:
                 raise LinkError(
-                    "source: it began anew with lower positions",
+                    "source: it went back to a copy of its log, with lower positions",
                     remedy="make the shovel again with another name",
                 )
             if packer.frames:

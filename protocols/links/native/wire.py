@@ -42,6 +42,8 @@ class Connection:
         self.name: Final = name
         self.frame_max = 1 << 20
         """The largest frame that may be sent, in bytes."""
+        self.log_id = ""
+        """The gateway's log, which positions are of; empty: the gateway does not say."""
         self._stream = stream
         self._requests = 0
 
@@ -73,13 +75,14 @@ class Connection:
             async with asyncio.timeout(_LOGIN_S):
                 made = cls(name, stream or await Stream.connect(host, port, tls))
                 made.write((kinds.PREFACE,))
-                capabilities = ["numbered", "queues", "max_unacked", kinds.STORED]
+                capabilities = ["numbered", "queues", "max_unacked", kinds.STORED, kinds.LOG_ID]
                 hello = {"versions": [kinds.VERSION], "client": "penstock-link", "capabilities": capabilities}
                 made.send(kinds.HELLO, 0, orjson.dumps(hello))
                 made.send(kinds.LOGIN, 0, orjson.dumps({"mechanism": "PLAIN", **login}))
                 welcome = await made._answer(kinds.WELCOME, 0)
                 made.frame_max = int(welcome["max_frame_bytes"])
-                await made._answer(kinds.READY, 0)
+                ready = await made._answer(kinds.READY, 0)
+                made.log_id = str(ready.get("log", ""))
                 return made
         except OSError as error:
             told = f"{name}: no connection to {host}:{port}: {error.strerror or error}"

@@ -54,7 +54,7 @@ _PASSWORD_MAX: Final = 12 << 10
 _PROBE_S: Final = 5.0
 """How long a peer has to show that it is there."""
 
-_OFFERED: Final = (*kinds.CAPABILITIES, "log", kinds.STORED, kinds.ROUTED)
+_OFFERED: Final = (*kinds.CAPABILITIES, "log", kinds.STORED, kinds.ROUTED, kinds.LOG_ID)
 """Besides compression, which depends on what is installed."""
 
 
@@ -125,6 +125,7 @@ class Session:
         """Of the session in this process; part of the names of consumers that give none."""
         self.client = ""
         self.certificate_user: str | None = None
+        self._tells_log = False
         self.elsewhere: int | None = None
         """The worker that serves the vhost: the host hands the connection over."""
         self.actor: Actor
@@ -229,6 +230,7 @@ class Session:
             self.codec.outgoing.packs = next((one for one in capabilities if one in available()), "")
             self.codec.outgoing.stores = kinds.STORED in capabilities
             self.codec.tells_routed = kinds.ROUTED in capabilities
+            self._tells_log = kinds.LOG_ID in capabilities
         if not isinstance(versions, list) or VERSION not in versions:
             raise RequestError(
                 "version",
@@ -287,7 +289,8 @@ class Session:
         self.codec.user = wire(identity.username)
         self.codec.frame_max = self.options.max_frame_bytes
         self.codec.table = self.vhost.publisher(identity, ENC_AMQP091)
-        self._send(kinds.READY, {"user": identity.username, "vhost": self.vhost.name})
+        log = {"log": self.log.log_id} if self._tells_log else {}
+        self._send(kinds.READY, {"user": identity.username, "vhost": self.vhost.name, **log})
 
     def refused_login(self, error: PenstockError) -> None:
         """It is not."""

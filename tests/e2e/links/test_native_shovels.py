@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pika
@@ -100,6 +102,24 @@ def test_messages_come_once_over_kills_of_either_side(
     assert api.get(f"shovels/vhost/%2F/{unique}")["src_protocol"] == "penstock"
     assert api.status("DELETE", f"shovels/vhost/%2F/{unique}") == 204
     api.close()
+
+
+def test_a_source_that_begins_anew_loses_nothing(tmp_path: Path, target: Gateway, unique: str) -> None:
+    """Its positions are lower than those that the target has seen."""
+    publish(target, unique, range(0))
+    with Gateway(tmp_path / "source", settings=_NATIVE) as source:
+        source.settings["native.listen"] = f"127.0.0.1:{source.ports['native']}"
+        publish(source, unique, range(300))
+        shovel(target, unique, source, src_queue=unique, dest_queue=unique)
+        until(lambda: waiting(target, unique) == 300)
+        source.terminate()
+        shutil.rmtree(source.data_dir)
+        source.start()
+        publish(source, unique, range(300, 320))
+        assert bodies(target, unique, 320) == list(range(320))
+        api = Api(target)
+        assert api.status("DELETE", f"shovels/vhost/%2F/{unique}") == 204
+        api.close()
 
 
 def test_mistakes_are_refused(target: Gateway, unique: str) -> None:

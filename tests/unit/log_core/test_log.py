@@ -402,10 +402,12 @@ class _Watched(Unsynced):
 
 def test_a_start_syncs_what_is_not_known_to_be_durable_and_no_more(tmp_path: Path) -> None:
     log = open_log(tmp_path / "data", checkpoint_bytes=1 << 30)
-    fill(log, durable_feed(log), 300 * KIB)
+    feed = durable_feed(log)
+    fill(log, feed, 300 * KIB)
     settle(log)
     log.tend(1 << 60)  # notes in the last file what is synced, however late the disk was with it
-    settle(log)  # the note is in the file that is copied
+    append(log, [feed], b"behind the note")
+    settle(log)  # all of it is in the file that is copied
     shutil.copytree(tmp_path / "data", tmp_path / "killed")
     numbers = [segment.number for segment in log._segments.live]
     last = log.written_lsn

@@ -40,21 +40,30 @@ def in_terminal(
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     ) as process:
         os.close(there)
-        output = b""
-        while True:
-            try:
-                read = os.read(here, 65536)
-            except OSError:  # Linux: the other end was closed
-                break
-            if not read:
-                break
-            output += read
-            if enough is not None and enough(output.decode(errors="replace")):
-                enough = None
-                os.write(here, b"\x03")
-        os.close(here)
+        try:
+            output = _read(here, enough)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            os.close(here)
         code = process.wait(60)
     return code, output.decode().replace("\r\n", "\n")
+
+
+def _read(terminal: int, enough: Callable[[str], bool] | None) -> bytes:
+    output = b""
+    while True:
+        try:
+            read = os.read(terminal, 65536)
+        except OSError:  # Linux: the other end was closed
+            return output
+        if not read:
+            return output
+        output += read
+        if enough is not None and enough(output.decode(errors="replace")):
+            enough = None
+            os.write(terminal, b"\x03")
 
 
 def without_styles(text: str) -> str:

@@ -97,7 +97,7 @@ def test_top_fills_the_terminal_until_it_is_interrupted(environment: Mapping[str
 
 def test_top_without_styles_goes_on_as_plain_text(environment: Mapping[str, str]) -> None:
     colourless = {**environment, "NO_COLOR": "1"}
-    code, shown = in_terminal([*PENSTOCK, "top"], colourless, enough=lambda text: text.count("IN/S") == 2)
+    code, shown = in_terminal([*PENSTOCK, "top"], colourless, enough=lambda text: text.count("IN/S") >= 2)
     assert code == 0 and "\x1b" not in shown
     once = piped([*PENSTOCK, "top", "--once"], environment)
     assert "\x1b" not in once and once.count("QUEUE ") == 1

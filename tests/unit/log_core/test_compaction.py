@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -138,10 +139,11 @@ class Compacting(Broker):
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Compacting:
-    broker = Compacting(tmp_path / "data")
-    broker.begin()
-    return broker
+def broker(tmp_path: Path) -> Iterator[Compacting]:
+    made = Compacting(tmp_path / "data")
+    made.begin()
+    yield made
+    made.log.close_sync()
 
 
 def test_the_last_message_of_each_key_stays_at_its_offset(broker: Compacting) -> None:

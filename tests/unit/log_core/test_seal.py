@@ -6,6 +6,7 @@ import io
 import os
 import random
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -130,8 +131,10 @@ def fill(broker: Broker) -> tuple[list[int], Feed]:
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Broker:
-    return Broker(tmp_path / "data")
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    made = Broker(tmp_path / "data")
+    yield made
+    made.log.close_sync()
 
 
 def test_a_stuck_queue_keeps_its_own_messages_only(broker: Broker) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,8 +83,10 @@ class Streams:
 
 
 @pytest.fixture
-def streams(tmp_path: Path) -> Streams:
-    return Streams(tmp_path / "data", Clock())
+def streams(tmp_path: Path) -> Iterator[Streams]:
+    made = Streams(tmp_path / "data", Clock())
+    yield made
+    made.log.close_sync()
 
 
 def test_without_limits_everything_stays(streams: Streams) -> None:

@@ -251,10 +251,14 @@ cdef class Committer:
                     return errno
             return 0
         with gil:
-            try:
-                self.files.fdatasync(fd)
-            except OSError as error:
-                return error.errno
+            return self.sync_by_files(fd)
+
+    cdef int sync_by_files(self, int fd) except -1:
+        # Apart, since a function with a variable of Python takes the interpreter's lock at its end, in any case.
+        try:
+            self.files.fdatasync(fd)
+        except OSError as error:
+            return error.errno
         return 0
 
     cdef void close_released(self) noexcept nogil:

@@ -13,11 +13,18 @@ import pytest
 
 import penstock
 from penstock.testing import Gateway
+from tests.support.certificates import Authority
 from tests.support.data_plane import http, queue
 from tests.support.hooks import hooks, hooks_of, receiver
 from tests.support.management import api
 
 __all__ = ["api", "hooks", "hooks_of", "http", "queue", "receiver"]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Of the certificates of a module's servers and clients."""
+    return Authority(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture

@@ -22,11 +22,6 @@ PLANT = "O=plant,CN=pump"
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
 def gateway(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     pair = authority.server()
     settings = {

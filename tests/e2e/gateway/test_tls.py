@@ -35,11 +35,6 @@ pytestmark = [
 PLANT = "O=plant,CN=pump"
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
-
-
 def settings(authority: Authority, pair: Pair, **more: str) -> dict[str, str]:
     return {
         "amqp.tls_listen": "127.0.0.1:0",

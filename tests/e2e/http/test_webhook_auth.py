@@ -21,11 +21,6 @@ pytestmark = pytest.mark.penstock_only("webhooks are penstock's own")
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
-
-
-@pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Gateway]:
     settings = {**LOCAL, "webhooks.ca_file": str(authority.file)}
     with Gateway(tmp_path_factory.mktemp("webhook-auth"), settings=settings) as running:

@@ -18,6 +18,7 @@ from penstock.protocols.native.codec import kinds
 from penstock.protocols.native.codec._inbox import Inbox
 from penstock.sdk.addresses import start_of
 from penstock.sdk.checking import number, whole
+from penstock.sdk.connection.joining import Joining
 from penstock.sdk.consuming.columns import Batch
 from penstock.sdk.consuming.settling import DELAY_MAX_S, Settling
 from penstock.sdk.errors import ClientError, Closed, NotFound
@@ -55,7 +56,7 @@ class Source(Generic[T]):
         self.consumer = consumer
 
 
-class Consumer(Settling[T]):
+class Consumer(Joining, Settling[T]):
     """Made by `Client.subscribe` and `Client.reader`; `async with` opens it, and closes it at the end."""
 
     _noun = "consumer"
@@ -105,22 +106,7 @@ class Consumer(Settling[T]):
             raise ClientError(f"the consumer of {self.place} is open already")
         self._error = None
         self.stopped = False
-        handle = self.handle = self.client.register(self)
-        link = None
-        try:
-            link = await self.client.link()
-            if self._error is not None:
-                raise self._error
-            if self._link is not link:  # else it came with a new connection
-                link.route(handle, self)
-                await self.resume(link)
-        except BaseException:
-            self.handle = 0
-            self._link = None
-            self.client.forget(handle)
-            if link is not None:
-                link.drop(handle)
-            raise
+        await self._join(self._check)
         return self
 
     async def resume(self, link: Link) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from penstock.protocols.native.codec import kinds
 from penstock.protocols.native.codec._gathering import MESSAGE_BYTES, Gathering
 from penstock.sdk.checking import FOREVER_S, number, text, whole
+from penstock.sdk.connection.joining import Joining
 from penstock.sdk.errors import BufferFull, ClientError, Closed, ConnectionLost, Fenced, Unroutable, too_large
 from penstock.sdk.message import PLAIN, MessageId
 from penstock.sdk.producing.composing import Composer, delay_name, due_ms
@@ -51,7 +52,7 @@ _SIZE_MAX: Final = 2**40
 logger: Final = logging.getLogger("penstock.sdk")
 
 
-class Producer(Generic[T]):
+class Producer(Joining, Generic[T]):
     """Made by `Client.producer`; `async with` opens it, and flushes and closes it at the end."""
 
     def __init__(
@@ -125,21 +126,7 @@ class Producer(Generic[T]):
             raise ClientError(f"the producer to {self.place} is open already")
         self._gathering.loop = asyncio.get_running_loop()
         self._error = None
-        handle = self.handle = self.client.register(self)
-        link = None
-        try:
-            link = await self.client.link()
-            self.check()
-            if self._link is not link:  # else it came with a new connection
-                link.route(handle, self)
-                await self.resume(link)
-        except BaseException:
-            self.handle = 0
-            self._link = None
-            self.client.forget(handle)
-            if link is not None:
-                link.drop(handle)
-            raise
+        await self._join(self.check)
         return self
 
     async def resume(self, link: Link) -> None:

@@ -234,9 +234,11 @@ def test_files_that_never_got_their_name_are_removed(scene: Scene, tmp_path: Pat
     for path in [path for path in folder.root.rglob("*") if path.is_file() and path.name != "LOCK"]:
         path.with_name(path.name + ".new").write_bytes(path.read_bytes()[:100])
     log = open_log(folder.root)
-    assert log.recovery.clean and not list(folder.root.rglob("*.new"))
+    assert log.recovery.clean
     _check(log, scene, set())
     log.close_sync()
+    # An open log names its next file meanwhile, and MANIFEST.new is there for a moment.
+    assert not list(folder.root.rglob("*.new"))
 
 
 # Sealed segments

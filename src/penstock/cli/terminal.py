@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-__all__ = ["fits", "folded", "has_width", "live", "progress", "show_table", "table", "takes_styles"]
+__all__ = [
+    "fits",
+    "folded",
+    "has_width",
+    "live",
+    "progress",
+    "show_table",
+    "table",
+    "takes_styles",
+    "until_interrupted",
+]
 
 
 def has_width(stream: TextIO) -> bool:
@@ -104,6 +115,29 @@ def live() -> Iterator[Callable[[RenderableType], None]]:
 
     with Live(screen=True, auto_refresh=False) as view:
         yield lambda shown: view.update(shown, refresh=True)
+
+
+@contextmanager
+def until_interrupted() -> Iterator[Callable[[], bool]]:
+    """The block may repeat its work while a call of the result is true; Ctrl-C ends it, and is no error.
+
+    An exception alone is not enough: the interpreter drops a KeyboardInterrupt that reaches it inside a
+    finalizer, such as the one of a response of http.client.
+    """
+    is_interrupted = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield lambda: not is_interrupted
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -6,14 +6,14 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.cli.parsing import Builder, Parser
 from penstock.cli.running.client import ApiError, Client
 from penstock.cli.running.nouns import Item, add_target, runner
 from penstock.cli.tables import cells, print_rows
-from penstock.cli.terminal import live, table, takes_styles
+from penstock.cli.terminal import live, table, takes_styles, until_interrupted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -51,20 +51,18 @@ def _add_top(top: Parser) -> None:
 
 
 def _top(client: Client, parsed: argparse.Namespace) -> None:
-    try:
+    with until_interrupted() as goes_on:
         if parsed.once or not takes_styles(sys.stdout):
-            _print_all(client, parsed)
-        else:
-            with live() as show:
-                while True:
-                    show(_page(client, parsed.rows or shutil.get_terminal_size().lines - _LINES_AROUND))
-                    time.sleep(_TOP_S)
-    except KeyboardInterrupt:
-        pass  # the way to end it
+            _print_all(client, parsed, goes_on)
+            return
+        with live() as show:
+            while goes_on():
+                show(_page(client, parsed.rows or shutil.get_terminal_size().lines - _LINES_AROUND))
+                time.sleep(_TOP_S)
 
 
-def _print_all(client: Client, parsed: argparse.Namespace) -> None:
-    while True:
+def _print_all(client: Client, parsed: argparse.Namespace, goes_on: Callable[[], bool]) -> None:
+    while goes_on():
         print("\n".join(_summary(client)), end="\n\n")
         print_rows(_busiest(client, parsed.rows or _ROWS), _COLUMNS, "table")
         if links := _links(client):

@@ -350,6 +350,11 @@ def cut_peers(world: World) -> None:
     _hold(world, world.peers(world.owner()), Link.cut)
 
 
+def refuse_peers(world: World) -> None:
+    """Something between the nodes refuses in the place of the owner, which Kafka reaches: nobody claims."""
+    _hold(world, world.peers(world.owner()), Link.refuse)
+
+
 def stall_to_peer(world: World) -> None:
     """The owner hears nothing of clients that come through a standby, and they hear all of it."""
     _hold(world, world.peers(world.owner()), lambda link: link.stall(back=False))
@@ -415,6 +420,7 @@ NETWORK_FAULTS: list[Callable[[World], None]] = [
     cut_standby,
     cut_all,
     cut_peers,
+    refuse_peers,
     stall_to_peer,
     stall_from_peer,
     cut_off_owner,

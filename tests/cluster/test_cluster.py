@@ -21,6 +21,7 @@ import pytest
 from pika.exceptions import AMQPError
 
 from bench.kafka import Door, Kafka, jars
+from penstock.cluster.evidence import HELD_S
 from penstock.cluster.settings import journal_options
 from penstock.config import load
 from penstock.errors import ConfigError, StartError
@@ -211,6 +212,23 @@ def test_a_cluster_loses_nothing_when_its_owner_fails(broker: Kafka, tmp_path: P
         )
     assert report.ok, report
     assert report.takeovers > len(faults)
+
+
+@pytest.mark.timeout(300)
+def test_a_node_is_replaced_when_its_machine_says_that_its_processes_ended(
+    broker: Kafka, tmp_path: Path
+) -> None:
+    settings = {"cluster.name": "dead", "cluster.suspect_s": "3600"}
+    first, second = make_nodes(tmp_path, [broker], "ab", **settings)
+    with first:
+        wait_for_owner([first])
+        with second:
+            publish(second.amqp_port, MESSAGES)
+            time.sleep(HELD_S + 1)  # the end of a connection that was shorter would be no evidence
+            first.kill_machine()
+            wait_for_owner([second])
+            assert "claimed" in second.log_text() and "reason=ended" in second.log_text()
+            assert depth(second.amqp_port) == MESSAGES
 
 
 @pytest.mark.timeout(300)

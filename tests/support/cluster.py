@@ -118,8 +118,11 @@ class Network:
         for node in nodes:
             name = node.settings["cluster.node"]
             node.settings["cluster.advertise"] = host = self.hosts[name]
+            watched = free_port()
+            node.settings["cluster.watch_listen"] = f"127.0.0.1:{watched}"
             self.peers[name] = [
-                self._made_by.add(port, place=(host, port)) for port in node.listener_ports.values()
+                self._made_by.add(port, place=(host, port))
+                for port in (*node.listener_ports.values(), watched)
             ]
 
 

@@ -45,6 +45,11 @@ class Link:
         """End all connections, and accept no further ones."""
         self._do(self._cut)
 
+    def refuse(self) -> None:
+        """End all connections, and listen no more, as the system does for a process that ended."""
+        self._do(self._server.close)
+        self.reset()
+
     def reset(self) -> None:
         """End all connections; further ones are accepted."""
         self._do(self._abort)
@@ -58,6 +63,8 @@ class Link:
     def heal(self) -> None:
         """Pass everything again, also what was held back."""
         self._do(self._heal)
+        if not self._server.is_serving():
+            asyncio.run_coroutine_threadsafe(self.open(), self._loop).result(60)
 
     def _do(self, what: Callable[[], object]) -> None:
         async def do() -> None:

@@ -21,6 +21,7 @@ from penstock.cluster.relay import Relay
 from penstock.cluster.replica import Replica
 from penstock.cluster.settings import journal_options, listeners, node_name
 from penstock.cluster.standby import Claimed, Standby
+from penstock.cluster.watched import Watched
 from penstock.config import Address, Config
 from penstock.log_core.files.layout import Folder
 from penstock.log_core.files.lock import Lock
@@ -70,6 +71,8 @@ def run_node(config: Config, serve: Serve, tell: Callable[[str], object]) -> int
                 each.close()
             return 0
         tell(f"owner {claimed.claim}")
+        watched = Watched(*_watched_at(config), claimed.claim)
+        claimed.identity["watch"] = watched.address
         replica = Replica(
             journal,
             root,
@@ -80,14 +83,26 @@ def run_node(config: Config, serve: Serve, tell: Callable[[str], object]) -> int
             stop_s=config.server.drain_timeout_s,
             spare_bytes=config.kafka.spare_bytes,
         )
+        watched.on_end = replica.beat_soon
         try:
             return serve(replica)
         finally:
             replica.close()
+            watched.close()
             if replica.owner.failed is not None:
                 _LOG.error("this node is the owner no more: %s", replica.owner.failed)
     finally:
         journal.close()
+
+
+def _watched_at(config: Config) -> tuple[Address | None, str]:
+    """Where to listen for those who watch this node (None: anywhere), and the host by which they reach it."""
+    cluster = config.cluster
+    hosts = [address.host for _, address in listeners(config)]
+    return (
+        Address.parse(cluster.watch_listen) if cluster.watch_listen else None,
+        cluster.advertise or (hosts[0] if hosts else "localhost"),
+    )
 
 
 def _identity(config: Config) -> dict[str, object]:

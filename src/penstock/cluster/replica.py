@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import signal
 import threading
@@ -79,6 +80,7 @@ class Replica:
         self._stop_s = stop_s
         self._spare_bytes = spare_bytes
         self._ends = threading.Event()
+        self._beaten_at = -math.inf
         self._trimmed_at = time.monotonic()
         self._trimmed_to = -1
         self._sent_again = 0
@@ -144,18 +146,22 @@ class Replica:
         self._position.missing = 0
         self._note()
 
+    def beat_soon(self) -> None:
+        """Give a sign of life in a moment: a standby lost its connection, and may wonder. For any thread."""
+        self._beaten_at = -math.inf
+
     # The thread
 
     def _run(self) -> None:
-        noted_at = beaten_at = 0.0
+        noted_at = 0.0
         while not self._ends.wait(_LOOK_S):
             owner = self.owner
             if owner.failed is not None:
                 return
             try:
                 now = time.monotonic()
-                if now - beaten_at >= _BEAT_S:
-                    beaten_at = now
+                if now - self._beaten_at >= _BEAT_S:
+                    self._beaten_at = now
                     owner.append(Kind.BEAT, payload=self._beat)
                 if now - noted_at >= _NOTE_EACH_S:
                     noted_at = now

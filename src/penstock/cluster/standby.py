@@ -1,10 +1,11 @@
 """A standby: keeps the same files as the owner, and claims the log when the owner serves no more.
 
 It suspects the owner after `suspect_s` without an entry. Only time counts in which Kafka answered and had
-nothing more to read, so a node that is cut off itself suspects nobody. A RELEASE needs no waiting: the owner
-names in its signs of life which standby is to be next, and that one claims at once. Others wait for a random
-moment more, so that two of them seldom claim at once; if they do, the later claim wins, and the node of the
-earlier one goes on as a standby.
+nothing more to read, so a node that is cut off itself suspects nobody. A RELEASE needs no waiting, and hardly
+does an owner whose machine says that its process has ended (`evidence`): the owner names in its signs of life
+which standby is to be next, and that one claims at once. Others wait for a random moment more, so that two of
+them seldom claim at once; if they do, the later claim wins, and the node of the earlier one goes on as a
+standby.
 
 A folder that was a gateway's alone may become the first of a cluster: its owner sends it whole. Until then
 no other node may serve, and no entry of another node may touch that folder.
@@ -24,8 +25,10 @@ from pathlib import Path
 from typing import Final
 
 from penstock.cluster.control import HANDOVER, REBUILD, note
+from penstock.cluster.evidence import GRACE_S
 from penstock.cluster.reading import Reading
 from penstock.cluster.settings import suspect_least_s
+from penstock.cluster.watch import Watch
 from penstock.errors import StartError
 from penstock.lazy_dataclass import dataclass
 from penstock.log_core.replication.entries import Kind, decode, encode
@@ -42,7 +45,8 @@ __all__ = ["Claimed", "Standby"]
 _LOG: Final = logging.getLogger("penstock.cluster")
 
 _ASK_EACH_S: Final = 0.2
-_ASK_EACH_RELEASED_S: Final = 0.02
+_ASK_EACH_SOON_S: Final = 0.02
+"""The same when the log was released, or the owner's machine has closed its connection."""
 _ASK_S: Final = 1.0
 _COUNTED_MAX_S: Final = 0.5
 """The longest silence that one answer stands for."""
@@ -121,7 +125,10 @@ class Standby:
         self._told = b""
         """The newest words of the owner about itself."""
         self._warned_of = 0
+        self._watch = Watch()
         self._silent_s = 0.0
+        self._heard_at = 0.0
+        """When the newest entry of the owner was read."""
         self._asked_at = 0.0
         self._noted_at = 0.0
         self._ends_seen: deque[tuple[float, int]] = deque()
@@ -141,18 +148,28 @@ class Standby:
         position, self._sends_folder = self._position()
         self._asks_from = self._journal.bounds().end
         self._on_follows()
-        while True:
-            reading = Reading(self._journal, position.offset)
-            mirror = Mirror(self._root, position)
-            try:
-                return self._follow(reading, mirror)
-            except Trimmed as error:
-                mirror.close()
-                _LOG.warning("the folder is made anew from the journal: %s", error)
-                position = begin_anew(self._root, self._journal.topic)
-                position.offset = self._journal.bounds().first
-            finally:
-                reading.close()
+        try:
+            while True:
+                try:
+                    return self._read_from(position)
+                except Trimmed as error:
+                    _LOG.warning("the folder is made anew from the journal: %s", error)
+                    position = begin_anew(self._root, self._journal.topic)
+                    position.offset = self._journal.bounds().first
+        finally:
+            self._watch.stop()
+
+    def _read_from(self, position: Position) -> Claimed | None:
+        """As `run`; raises Trimmed, too."""
+        reading = Reading(self._journal, position.offset)
+        mirror = Mirror(self._root, position)
+        try:
+            return self._follow(reading, mirror)
+        except Trimmed:
+            mirror.close()
+            raise
+        finally:
+            reading.close()
 
     def _position(self) -> tuple[Position, bool]:
         """Where to read on, and whether the folder was a gateway's alone. Raises StartError."""
@@ -191,12 +208,13 @@ class Standby:
 
     def _follow(self, reading: Reading, mirror: Mirror) -> Claimed | None:
         self._silent_s, self._asked_at, self._released = 0.0, time.monotonic(), False
+        self._heard_at = self._asked_at
         delay = random.uniform(0, _SPREAD_S)
         while not self._stopping.is_set():
             closely = self._ends_soon and self._is_heir
             follower = reading.follower(closely=closely, first=mirror.position.offset)
             if self._take(follower.poll(self._ask_each_s), mirror):
-                self._silent_s = 0.0
+                self._silent_s, self._heard_at = 0.0, time.monotonic()
             while self._ends_seen and self._ends_seen[0][1] <= mirror.position.offset:
                 self._ends_seen.popleft()
             self._note(mirror)
@@ -220,22 +238,37 @@ class Standby:
             if mirror.position.missing:
                 self._warn_missing(mirror.position.missing)
                 continue
-            due = max(self._suspect_s, suspect_least_s(self._lease_s)) + delay
-            if self._sends_folder:
-                due = 0.0
-            elif self._released and self._is_heir:
-                due = 0.0
-            elif self._released and not self._heir:
-                due = delay * _SPREAD_RELEASED_S / _SPREAD_S + (_HEIR_FIRST_S if self._named else 0.0)
-            elif mirror.position.claim < 0:
-                due = delay * _SPREAD_FIRST_S / _SPREAD_S
-            if self._silent_s >= due:
+            if self._silent_s >= self._due_s(mirror, delay):
                 claimed = self._claim(follower, mirror)
                 if claimed is not None:
                     return claimed
                 self._silent_s, delay = 0.0, random.uniform(0, _SPREAD_S)
         self._close(mirror)
         return None
+
+    def _due_s(self, mirror: Mirror, delay: float) -> float:
+        """After so many seconds of silence this node claims; `delay`: by chance, up to _SPREAD_S."""
+        if self._sends_folder:
+            return 0.0
+        least_s = 0.0 if self._released else GRACE_S
+        if self._released or self._is_gone(mirror):
+            if self._is_heir:
+                return least_s
+            if not self._heir:
+                first_s = _HEIR_FIRST_S if self._named else 0.0
+                return least_s + first_s + delay * _SPREAD_RELEASED_S / _SPREAD_S
+        if mirror.position.claim < 0:
+            return delay * _SPREAD_FIRST_S / _SPREAD_S
+        return max(self._suspect_s, suspect_least_s(self._lease_s)) + delay
+
+    def _is_gone(self, mirror: Mirror) -> bool:
+        """The owner's machine says that its process has ended, and the partition has nothing newer of it.
+
+        Kafka has just told its end. A device between the nodes may refuse in the owner's place: then there
+        are entries.
+        """
+        silent_s = time.monotonic() - self._heard_at
+        return silent_s >= GRACE_S and self._watch.is_gone(mirror.position.claim)
 
     @property
     def _is_heir(self) -> bool:
@@ -262,7 +295,7 @@ class Standby:
 
     @property
     def _ask_each_s(self) -> float:
-        return _ASK_EACH_RELEASED_S if self._released else _ASK_EACH_S
+        return _ASK_EACH_SOON_S if self._released or self._watch.lost else _ASK_EACH_S
 
     def _due(self) -> bool:
         return time.monotonic() - self._asked_at >= self._ask_each_s
@@ -330,6 +363,7 @@ class Standby:
         if offset < self._asks_from:
             return
         self._told = identity
+        self._watch.follow(claim, str(owner.get("watch", "")))
         if claim == self._told_of:
             return
         self._told_of = claim
@@ -337,6 +371,7 @@ class Standby:
         self._on_owner(owner)
 
     def _forget_owner(self) -> None:
+        self._watch.follow(-1, "")
         if self._told_of >= 0:
             self._told_of, self._told = -1, b""
             self._on_owner(None)
@@ -351,9 +386,15 @@ class Standby:
         lag_s = now - self._ends_seen[0][0] if self._ends_seen else 0.0
         self._journal.note(note(self._identity, "standby", mirror.position, lag_s))
 
+    def _reason(self, mirror: Mirror) -> str:
+        """Why this node claims, for the log."""
+        if mirror.position.claim < 0:
+            return "first"
+        return "released" if self._released else "ended" if self._is_gone(mirror) else "suspected"
+
     def _claim(self, follower: Follower, mirror: Mirror) -> Claimed | None:
         """Claim the log; None: another node has claimed it since, or `stop` was called."""
-        reason = "first" if mirror.position.claim < 0 else "released" if self._released else "suspected"
+        reason = self._reason(mirror)
         files = len(file_sizes(self._root)) if self._sends_folder else 0
         self._identity["claims"] = self._claims + 1
         payload = json.dumps({**self._identity, "files": files}).encode()

@@ -377,8 +377,12 @@ class WholeSeconds(Count):
 
 
 @dataclass(frozen=True)
+@dataclass(frozen=True)
 class Listen(Kind):
-    """An address to listen on, or "" for off."""
+    """An address to listen on, or ""."""
+
+    empty: str = "off"
+    """The meaning of ""."""
 
     def from_value(self, value: object) -> str:
         if not isinstance(value, str):
@@ -389,7 +393,7 @@ class Listen(Kind):
         return {"type": "string", "pattern": "^$|:[0-9]+$"}
 
     def range(self) -> str:
-        return '"HOST:PORT", "[IPV6]:PORT"; port 0 = any free port; "" = off'
+        return f'"HOST:PORT", "[IPV6]:PORT"; port 0 = any free port; "" = {self.empty}'
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ import pytest
 from penstock.cluster.control import HANDOVER, REBUILD, NodeStatus, Refused, ask, heir, status
 from penstock.cluster.replica import Replica
 from penstock.cluster.standby import Claimed, Standby
+from penstock.cluster.watched import Watched
+from penstock.config import Address
 from penstock.gateway.watches import keep_lease
 from penstock.log_core.batch._crc import crc32c
 from penstock.log_core.log import Log
@@ -73,6 +76,24 @@ class Node:
             self.failure = error
 
     @contextmanager
+    def watched(self) -> Iterator[tuple[Replica, Watched]]:
+        """As the owner that it has become, without a log; its process dies at the end."""
+        wait_until(lambda: self.claimed)
+        assert self.claimed is not None
+        watched = Watched(None, "127.0.0.1", self.claimed.claim)
+        self.claimed.identity["watch"] = watched.address
+        replica = Replica(
+            self.journal, self.root, self.claimed, lease_s=LEASE_S, stop_s=1.0, spare_bytes=SPARE_BYTES
+        )
+        watched.on_end = replica.beat_soon
+        try:
+            yield replica, watched
+        finally:
+            replica._ends.set()
+            replica._thread.join()
+            watched.close()
+
+    @contextmanager
     def serving(self, **settings: Any) -> Iterator[tuple[Replica, Log]]:
         """As the owner that it has become; `settings`: of the replica."""
         wait_until(lambda: self.claimed is not None or self.failure is not None)
@@ -90,6 +111,11 @@ class Node:
     def named(self) -> str:
         """The next owner, as it was told."""
         return self._standby._named
+
+    @property
+    def sees_an_end(self) -> bool:
+        """The machine of the owner says that its process ended."""
+        return self._standby._watch._evidence.is_gone
 
     @property
     def known(self) -> list[object]:
@@ -370,6 +396,50 @@ def test_a_standby_that_is_asked_makes_its_folder_anew_once(made: Callable[..., 
         behind = status(first.journal).end
         wait_until(lambda: status(first.journal).node("b").offset > behind)
         assert status(first.journal).node("b").role == "standby"
+
+
+def test_an_owner_whose_machine_says_that_it_ended_is_replaced_at_once(
+    made: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cluster.evidence.HELD_S", 0.0)
+    owner = made("a")
+    with owner.watched() as (_, watched):
+        standby = made("b", suspect_s=600.0)
+        wait_until(lambda: watched._connections)
+        assert standby.claimed is None
+    wait_until(lambda: standby.claimed)
+
+
+def test_an_owner_that_gives_signs_of_life_is_not_replaced_whoever_refuses(
+    made: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when something between the nodes ends connections, and refuses new ones."""
+    monkeypatch.setattr("penstock.cluster.evidence.HELD_S", 0.0)
+    monkeypatch.setattr("penstock.cluster.replica._BEAT_S", 0.0)
+    owner = made("a")
+    with owner.watched() as (replica, watched):
+        standby = made("b", suspect_s=600.0)
+        wait_until(lambda: watched._connections)
+        watched.close()
+        wait_until(lambda: standby.sees_an_end)
+        kept = replica.owner.kept
+        wait_until(lambda: replica.owner.kept > kept + 5)
+        assert standby.sees_an_end and standby.claimed is None
+    wait_until(lambda: standby.claimed)
+
+
+def test_an_owner_that_loses_the_connection_of_a_standby_gives_a_sign_of_life(
+    made: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cluster.replica._BEAT_S", 3600.0)
+    owner = made("a")
+    with owner.watched() as (replica, watched):
+        wait_until(lambda: replica.owner.kept == 1)
+        address = Address.parse(watched.address)
+        with socket.create_connection((address.host, address.port)) as connection:
+            assert int.from_bytes(connection.recv(8), "big") == replica.owner.claim
+            assert replica.owner.kept == 1
+        wait_until(lambda: replica.owner.kept == 2)
 
 
 class Pumped:

@@ -49,6 +49,15 @@ class Cluster:
             when="a load balancer stands before the nodes",
         ),
     )
+    watch_listen: str = field(
+        default="",
+        metadata=option(
+            Listen(empty="any free port"),
+            "Address at which standbys watch the owner: they keep a connection, whose end tells them that "
+            "its process ended. Empty: any free port of the host where other nodes reach this one.",
+            when="a firewall between the nodes lets only known ports pass",
+        ),
+    )
     lease_s: float = field(
         default=2.0,
         metadata=option(

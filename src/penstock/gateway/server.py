@@ -420,8 +420,7 @@ async def running(
             drain_s = _FAILED_DRAIN_S  # nothing under way can be confirmed any more
         elif replica is not None:
             drain_s = min(drain_s, _HANDOVER_DRAIN_S)
-        for front_end in front_ends.values():
-            await front_end.drain(drain_s)
+        await asyncio.gather(*(front_end.drain(drain_s) for front_end in front_ends.values()))
         if telemetry is not None and log.failed is None:
             await telemetry.close()
         broker.close()

@@ -18,6 +18,7 @@ import pika
 import pika.exceptions
 import pytest
 
+from bench.load_amqp import Client
 from tests.support.brokers import DEFAULT_LISTENERS, ROOT
 from tests.support.documented import documented, placed
 from tests.support.limits import LIMIT_S
@@ -114,6 +115,23 @@ def test_it_stops_while_clients_are_connected(serve: Serve) -> None:
     assert code == 0, err
     with pytest.raises(pika.exceptions.AMQPConnectionError):
         connection.process_data_events(time_limit=5)
+
+
+def test_a_client_that_stays_silent_holds_up_no_client_of_another_protocol(serve: Serve) -> None:
+    process = serve(*FREE, "--set", "server.drain_timeout_s=3600")
+    amqp_address, mqtt_address, _ = ready(process)
+    with closing(Client(int(amqp_address.rpartition(":")[2]))) as silent:
+        host, _, port = mqtt_address.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=LIMIT_S) as client:
+            client.sendall(b"\x10\x10\0\4MQTT\5\2\0\0\0\0\3one")
+            assert client.recv(1024)[:1] == b"\x20", "CONNACK"
+            process.send_signal(signal.SIGTERM)
+            assert client.recv(1024)[:1] == b"\xe0", "DISCONNECT"
+        silent.socket.setblocking(False)
+        with pytest.raises(BlockingIOError):  # it was not cut before
+            while silent.socket.recv(4096):
+                pass
+    assert process.wait(STOP_TIMEOUT_S) == 0
 
 
 def test_it_starts_again_on_what_it_left(serve: Serve) -> None:

@@ -6,7 +6,7 @@
               its confirm while a page in the order of a counter is asked for each second, beside the same
               without
     stalls    how long what the pages ask for holds the event loop, in CPU time (bench/console_stalls.py)
-    search    the same while a search for a text reads a log of --search-mb, again and again
+    search    the same while a search for a text reads a log of --messages, again and again
     first     how soon a browser that has nothing yet shows the first of --queues queues
               (bench/console_pages.py)
     watched   messages per CPU second with the history on and --pages pages open, and without
@@ -115,7 +115,12 @@ def compared(what: str, gateway: Gateway, rounds: int, seconds: float, *work: ob
         p50, p99 = (median(one[at] for one in figures) * 1e3 for at in (0, 1))
         beside_it = f"   {done / rounds / seconds:,.1f} per s beside it" if with_it else ""
         label = f"{what}, {'with' if with_it else 'without'}"
-        print(f"{label:44} p50 {p50:7.2f}  p99 {p99:7.2f} ms{beside_it}", flush=True)
+        print(f"{label:44} p50 {p50:7.3f}  p99 {p99:7.3f} ms{beside_it}", flush=True)
+    p50, p99 = (
+        median(with_[at] / without[at] for without, with_ in zip(found[False], found[True], strict=True))
+        for at in (0, 1)
+    )
+    print(f"{'with, of without':44} p50 {p50:7.3f}  p99 {p99:7.3f}", flush=True)
 
 
 def idle(folder: Path, queues: int, seconds: float) -> None:
@@ -155,17 +160,10 @@ def pages(folder: Path, queues: int, rounds: int, seconds: float) -> None:
         compared("a page each second", gateway, rounds, seconds, each_second, port, path)
 
 
-def search(folder: Path, size: int, rounds: int, seconds: float) -> None:
+def search(folder: Path, messages: int, rounds: int, seconds: float) -> None:
     """A search of a log."""
     with Gateway(folder / "search", settings=SETTINGS) as gateway:
-        declare(gateway.amqp_port, ["stored"])
-        client = Client(gateway.amqp_port)
-        client.socket.settimeout(120)
-        chunk = bulk("stored", 64)
-        for _ in range(size // len(chunk) + 1):
-            client.socket.sendall(chunk)
-        client.close()
-        wait_until_idle(gateway.pid)
+        console_find.publish(gateway, messages)
         compared("a search", gateway, rounds, seconds, searching, gateway.ports["http"])
 
 
@@ -207,8 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--queues", type=int, default=100_000)
     parser.add_argument("--delayed", type=int, default=1_000_000)
-    parser.add_argument("--messages", type=int, default=10_000_000, help="to find one of")
-    parser.add_argument("--search-mb", type=int, default=1000)
+    parser.add_argument("--messages", type=int, default=10_000_000, help="to search")
     parser.add_argument("--pages", type=int, default=20, help="open in a browser")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10.0, help="of a round (default 10)")
@@ -224,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "stalls": lambda: console_stalls.stalls(
                 SETTINGS, chosen.queues, rounds, ORDERS, lambda port, path: Api(port).send("GET", path)
             ),
-            "search": lambda: search(folder, chosen.search_mb << 20, rounds, seconds),
+            "search": lambda: search(folder, chosen.messages, rounds, seconds),
             "first": lambda: console_pages.first(folder, SETTINGS, chosen.queues, rounds),
             "watched": lambda: console_pages.watched(
                 folder, SETTINGS, chosen.queues, chosen.pages, rounds, seconds

@@ -33,16 +33,8 @@ Search = Callable[[int, dict[str, Any]], dict[str, Any]]
 def find(folder: Path, settings: dict[str, str], messages: int, search: Search) -> None:
     """Publish, search and print."""
     with Gateway(folder / "find", settings=settings) as gateway:
-        declare(gateway.amqp_port, [_QUEUE])
-        began, at_needle = time.monotonic(), 3 * messages // 4 // _CHUNK * _CHUNK
-        usual = b"".join(_message(number, "usual", "nothing") for number in range(_CHUNK))
-        with closing(Client(gateway.amqp_port)) as client:
-            client.socket.settimeout(600)
-            for sent in range(0, messages, _CHUNK):
-                client.socket.sendall(usual)
-                if sent == at_needle:
-                    client.socket.sendall(_message(sent, _NEEDLE, _NEEDLE))
-        wait_until_idle(gateway.pid, 600)
+        began = time.monotonic()
+        at_needle = publish(gateway, messages)
         print(f"{messages:,} messages of {_SIZE} bytes published in {time.monotonic() - began:,.0f} s")
         port = gateway.ports["http"]
         found = _found(port, "its header", {"headers": {"kind": _NEEDLE}}, search)
@@ -51,6 +43,21 @@ def find(folder: Path, settings: dict[str, str], messages: int, search: Search) 
         second = found["published_at"] // 1000 * 1000
         window = {"from": second, "to": second + 1000, "headers": {"kind": _NEEDLE}}
         _found(port, "its second and header", window, search)
+
+
+def publish(gateway: Gateway, messages: int) -> int:
+    """So many messages into a queue; the number of the one that is unlike the others."""
+    declare(gateway.amqp_port, [_QUEUE])
+    at_needle = 3 * messages // 4 // _CHUNK * _CHUNK
+    usual = b"".join(_message(number, "usual", "nothing") for number in range(_CHUNK))
+    with closing(Client(gateway.amqp_port)) as client:
+        client.socket.settimeout(600)
+        for sent in range(0, messages, _CHUNK):
+            client.socket.sendall(usual)
+            if sent == at_needle:
+                client.socket.sendall(_message(sent, _NEEDLE, _NEEDLE))
+    wait_until_idle(gateway.pid, 600)
+    return at_needle
 
 
 def _message(number: int, kind: str, said: str) -> bytes:

@@ -247,7 +247,7 @@ class Log(StoredLog):
         self._histories = Histories(
             self._files, self._folder, manifest, self._segments, self.tables, self._feeds, self._inbox.post
         )
-        self._content_searches = ContentSearches(self._segments, self._inbox.post)
+        self._content_searches = ContentSearches(self._segments, self._inbox.post, self.pace)
         self._housekeeping = Housekeeping(
             self,
             self._files,

@@ -6,6 +6,7 @@ from typing import final
 from typing_extensions import Buffer
 
 from penstock.log_core.history._content import Content
+from penstock.log_core.threads._pace import Pace
 
 @final
 class KeyScan:
@@ -32,6 +33,7 @@ class KeyScan:
         retention_feeds: Iterable[tuple[int, int]] = (),
         content: Content | None = None,
         most: int = 0,
+        pace: Pace | None = None,
     ) -> None:
         """`lp`: records of other partitions are passed over.
 
@@ -39,6 +41,8 @@ class KeyScan:
         feed's id and the LSN from which on it is kept. A record in such feeds is seen when one keeps it.
 
         `content`: what a record must have besides; `most`: what one `take` finds at most, 0: everything.
+
+        `pace`: when the walks rest, and end `pass_over`; None: they do not.
         """
 
     def clear(self) -> None:
@@ -67,7 +71,7 @@ class KeyScan:
         """Read the slices of a file up to one where somebody is needed, without the interpreter's lock.
 
         The first slice begins at `offset`, slice k ends at `ends[k]` (array of "Q"), each at the beginning
-        of a batch. The walk rests as long as it works, and ends after `seconds`.
+        of a batch. It ends after `seconds`, and when the pace says so.
 
         With `counts` what is wanted is added to `counted`, as far as nobody need be asked about it.
 

@@ -18,7 +18,6 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, nanosleep, timespec
 
 from penstock.log_core.batch._batch cimport (
     BATCH_ALIGN, BATCH_HEADER, F_DELAYED, F_HALF, F_LIST, KIND_BLOCK, KIND_RECORDS, RECORD_HEADER, BatchHeader,
@@ -27,6 +26,7 @@ from penstock.log_core.batch._batch cimport (
 from penstock.log_core.batch._blocks cimport Walker
 from penstock.log_core.files._io cimport pread_all
 from penstock.log_core.history._content cimport Content
+from penstock.log_core.threads._pace cimport Pace, monotonic
 
 cdef enum:
     FREE = 0
@@ -41,19 +41,6 @@ cdef struct Place:
     uint8_t* key
     uint32_t size
     uint8_t verdict
-
-
-cdef double monotonic() noexcept nogil:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return now.tv_sec + 1e-9 * now.tv_nsec
-
-
-cdef void rest(double seconds) noexcept nogil:
-    cdef timespec time
-    time.tv_sec = <long>seconds
-    time.tv_nsec = <long>(1e9 * (seconds - <double>time.tv_sec))
-    nanosleep(&time, NULL)
 
 
 @cython.final
@@ -80,13 +67,16 @@ cdef class KeyScan:
     cdef uint8_t* slice              # what `pass_over` read last
     cdef size_t slice_room
     cdef readonly uint64_t counted   # records that `pass_over` counted
+    cdef Pace pace                   # None: it does not rest
 
-    def __cinit__(self, uint32_t lp, uint64_t floor=0, retention_feeds=(), Content content=None, size_t most=0):
+    def __cinit__(self, uint32_t lp, uint64_t floor=0, retention_feeds=(), Content content=None, size_t most=0,
+                  Pace pace=None):
         cdef uint32_t feed
         cdef uint64_t start
         self.lp = lp
         self.content = content
         self.most = most
+        self.pace = pace
         self.floor = floor
         self.walker = Walker()
         retention_feeds = list(retention_feeds)
@@ -213,6 +203,8 @@ cdef class KeyScan:
             at += header.len
             if header.base_lsn >= last:
                 break
+            if self.pace is not None:
+                self.pace.worked(header.len)
             if self.content is not None and not self.content.may_hold(header):
                 continue
             if header.kind == KIND_BLOCK:
@@ -237,6 +229,8 @@ cdef class KeyScan:
             if header == NULL:
                 failed = self.walker.found.reason != NULL
                 break
+            if self.pace is not None:
+                self.pace.worked(header.len)
             failed = self.walk_batch(header, first, last, base, take)
             if failed:
                 return failed
@@ -282,6 +276,8 @@ cdef class KeyScan:
                     self.keys += 1
                 elif take and place.verdict >= YES:
                     wanted = self.content is None or self.content.matches(header, record, lists, blob)
+                    if self.pace is not None:
+                        self.pace.worked(record.size)
                     if not wanted:
                         record += 1
                         continue
@@ -300,11 +296,16 @@ cdef class KeyScan:
             record += 1
         return 0
 
+    cdef void begin_step(self):
+        if self.pace is not None:
+            self.pace.begin()
+
     def unknown(self, const uint8_t[::1] data not None, size_t offset, uint64_t first, uint64_t last, uint64_t base):
         cdef int failed
         if data.shape[0] == 0:
             return []
         self.pending_count = 0
+        self.begin_step()
         with nogil:
             failed = self.walk(&data[0], <size_t>data.shape[0], offset, first, last, base, False)
         if failed:
@@ -333,11 +334,11 @@ cdef class KeyScan:
         cdef uint8_t* room
         cdef int failed = 0
         cdef bint met = False
-        cdef double began = monotonic(), now, until
-        until = began + seconds
+        cdef double until = monotonic() + seconds
         self.pending_count = 0
+        self.begin_step()
         with nogil:
-            while passed < <size_t>ends.shape[0]:
+            while passed < <size_t>ends.shape[0] and not (self.pace is not None and self.pace.stopped):
                 size = <size_t>(ends[passed] - offset)
                 if size > self.slice_room:
                     room = <uint8_t*>realloc(self.slice, size)
@@ -365,11 +366,8 @@ cdef class KeyScan:
                 self.counted += self.count
                 offset = ends[passed]
                 passed += 1
-                now = monotonic()
-                if now >= until:
+                if monotonic() >= until:
                     break
-                rest(now - began)
-                began = monotonic()
         if failed:
             raise MemoryError()
         return passed, met, self.listed()
@@ -388,6 +386,7 @@ cdef class KeyScan:
         self.reached = 0
         if data.shape[0] == 0:
             return b""
+        self.begin_step()
         with nogil:
             failed = self.walk(&data[0], <size_t>data.shape[0], offset, first, last, base, True)
         if failed:

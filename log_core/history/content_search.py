@@ -1,10 +1,11 @@
 """Search by content: records of the log by time, place, and byte strings in their properties and bodies.
 
-A search goes over the segments that are there, in slices, on a thread of its own. The thread rests half of
-the time. As long as it finds nothing it takes the interpreter's lock ten times a second. Records that
-retention has let go of are found as long as they lie there. The loop decides about key blocks, and is handed
-what was found, a few records at a time. A search ends by itself when it has read, or worked, as much as it
-may, and says where another one goes on. So nothing is kept for a search between two requests.
+A search goes over the segments that are there, in slices, on a thread of its own. The thread rests behind
+each short step, the longer the more publishers need the machine (`Pace`). As long as it finds nothing it
+takes the interpreter's lock once a segment. Records that retention has let go of are found as long as they
+lie there. The loop decides about key blocks, and is handed what was found, a few records at a time. A search
+ends by itself when it has read, or worked, as much as it may, and says where another one goes on. So nothing
+is kept for a search between two requests.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ import sys
 import threading
 import time
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from dataclasses import field
 from itertools import groupby
 from operator import itemgetter
 from typing import Final
@@ -30,21 +30,17 @@ from penstock.log_core.history._content import Content
 from penstock.log_core.history._history import KeyScan
 from penstock.log_core.history.key_walk import KeyWalk, Matcher, Stopped, batches_of
 from penstock.log_core.segments.segment import Marks, Segments
+from penstock.log_core.threads._pace import Pace
 from penstock.log_core.threads.pool import Pool
 
 __all__ = ["ContentSearches", "Reached", "SearchLimits"]
 
 _LOG: Final = logging.getLogger("penstock.log")
-_SLICE_BYTES: Final = 1 << 18
-"""Read and searched at once; more for a batch that is larger."""
-_TURN_S: Final = 0.1
-"""The thread looks so often whether the log closes. It takes the interpreter's lock for that, which the loop
-waits for: the thread may have it and get no core."""
 _FOUND_AT_ONCE: Final = 32
 """Records that the loop is handed in one go."""
 _THREADS: Final = 2
-_NICE: Final = 5
-"""Not more: the loop waits for a thread that has the interpreter's lock and gets no core."""
+_NICER: Final = 5
+"""Than the loop. Not more: it waits for a thread that has the interpreter's lock and gets no core."""
 
 Found = Callable[[Record], bool]
 """Gets what was found, oldest first, on the loop; False: it has enough, and this one is left."""
@@ -77,8 +73,10 @@ class Reached:
 class ContentSearches:
     """Of one log; on the loop, but for the searches themselves."""
 
-    def __init__(self, segments: Segments, post: Callable[..., None]) -> None:
+    def __init__(self, segments: Segments, post: Callable[..., None], pace: Callable[[], Pace]) -> None:
+        """`pace` makes one for a search."""
         self._segments = segments
+        self._pace = pace
         self._post = post
         self._pool = Pool(_THREADS, "penstock-search", post)
         self._running: set[KeyWalk] = set()
@@ -97,8 +95,11 @@ class ContentSearches:
         `found`: None counts them.
         `done` gets how far it came; None: the log could not be read, which the log lines tell of.
         """
-        scan = KeyScan(matcher.lp, content=content, most=_FOUND_AT_ONCE if found is not None else 0)
-        walk = KeyWalk(matcher, scan, self._post)
+        pace = self._pace()
+        scan = KeyScan(
+            matcher.lp, content=content, most=_FOUND_AT_ONCE if found is not None else 0, pace=pace
+        )
+        walk = KeyWalk(matcher, scan, self._post, pace)
         self._running.add(walk)
         search = _Search(self._segments, span, scan, walk, limits, found)
 
@@ -129,21 +130,24 @@ class ContentSearches:
 def _step_back() -> None:
     """Let everybody else go before this thread, on systems whose threads have priorities of their own."""
     if sys.platform == "linux":
+        thread, of_loop = threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, os.getpid())
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-            os.sched_setscheduler(threading.get_native_id(), os.SCHED_BATCH, os.sched_param(0))
+            os.setpriority(os.PRIO_PROCESS, thread, of_loop + _NICER)
+            os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
 
 
 @dataclass(slots=True)
 class _Slices:
-    """The parts of a segment's file that are searched."""
+    """The parts of a segment's file that are searched: one from each mark to the next."""
 
     begin: int
     """Where the first one begins."""
-    ends: array[int] = field(default_factory=lambda: array("Q"))
+    ends: array[int]
     """Where each ends, and the next one begins."""
-    behind: list[tuple[int, int]] = field(default_factory=list)
-    """The LSN behind each, and about its time (ms)."""
+    lsns: array[int]
+    """The LSN behind each."""
+    times: array[int]
+    """About its time (ms)."""
 
     def begin_of(self, number: int) -> int:
         """Where one begins, or the end of all."""
@@ -195,19 +199,18 @@ class _Search:
 
     def _slices(self, marks: Marks, end: int, behind: tuple[int, int]) -> _Slices:
         """The parts of a segment that are looked at; `behind`: LSN and time at its end."""
-        slices = _Slices(marks.offset_of(self._first))
-        at = slices.begin
-        bounds = zip(marks.offsets, zip(marks.lsns, marks.times, strict=False), strict=False)
-        for offset, mark in (*bounds, (end, behind)):
-            if offset < min(at + _SLICE_BYTES, end):
-                continue
-            if offset >= end:  # an index that grows meanwhile may lead further
-                offset, mark = end, behind
-            slices.ends.append(offset)
-            slices.behind.append(mark)
-            if offset == end or mark[0] >= self._last:
-                break
-            at = offset
+        begin = marks.offset_of(self._first)
+        first = bisect_right(marks.offsets, begin)
+        # An index that grows meanwhile may lead further.
+        number = max(bisect_left(marks.offsets, end), first)
+        number = min(number, max(bisect_left(marks.lsns, self._last) + 1, first))
+        slices = _Slices(
+            begin, marks.offsets[first:number], marks.lsns[first:number], marks.times[first:number]
+        )
+        if not slices.lsns or slices.lsns[-1] < self._last:
+            slices.ends.append(end)
+            slices.lsns.append(behind[0])
+            slices.times.append(behind[1])
         return slices
 
     def _over(self, base: int, fd: int, slices: _Slices, ends_at: float) -> bool:
@@ -219,30 +222,28 @@ class _Search:
             at, before = slices.begin_of(done), scan.counted
             # The slice that reaches the limit is searched, too.
             behind = bisect_left(slices.ends, at + self._limits.nbytes - reached.nbytes, done) + 1
-            seconds = min(ends_at - time.monotonic(), _TURN_S)
             passed, met, unknown = scan.pass_over(
-                fd, slices.ends[done:behind], at, self._first, self._last, base, seconds,
-                self._found is None,
+                fd, slices.ends[done:behind], at, self._first, self._last, base,
+                ends_at - time.monotonic(), self._found is None,
             )  # fmt: skip
             reached.count += scan.counted - before
             reached.damaged = scan.damaged
             if unknown:
                 self._walk.decide(unknown)
             elif met:
-                began, at = time.monotonic(), slices.begin_of(done + passed)
+                at = slices.begin_of(done + passed)
                 with memoryview(os.pread(fd, slices.ends[done + passed] - at, at)) as data:
                     self._look(data, base)
                 if self._enough:
                     reached.nbytes += slices.ends[done + passed] - slices.begin_of(done)
-                    reached.time_ms = slices.behind[done + passed][1]
+                    reached.time_ms = slices.times[done + passed]
                     return True
                 passed += 1
-                time.sleep(time.monotonic() - began)
             if passed:
                 reached.nbytes += slices.begin_of(done + passed) - slices.begin_of(done)
                 done += passed
-                lsn, reached.time_ms = slices.behind[done - 1]
-                reached.lsn = max(reached.lsn, lsn)
+                reached.lsn = max(reached.lsn, slices.lsns[done - 1])
+                reached.time_ms = slices.times[done - 1]
                 if reached.nbytes >= self._limits.nbytes or time.monotonic() >= ends_at:
                     return True
         return False

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from penstock.log_core.batch._batch import BLOCK, Batch, Record
 from penstock.log_core.batch._blocks import contents
 from penstock.log_core.history._history import KeyScan
+from penstock.log_core.threads._pace import Pace
 
 __all__ = ["KeyWalk", "Matcher", "Stopped", "Undecided", "batches_of"]
 
@@ -45,11 +46,14 @@ class Undecided(Exception):
 class KeyWalk:
     """Of one search; `stop` on the loop, everything else on the thread of the search."""
 
-    def __init__(self, matcher: Matcher, scan: KeyScan, post: Callable[..., None]) -> None:
-        """`post` runs something on the loop."""
+    def __init__(
+        self, matcher: Matcher, scan: KeyScan, post: Callable[..., None], pace: Pace | None = None
+    ) -> None:
+        """`post` runs something on the loop; `pace`: that of the scan, which ends with the walk."""
         self._matcher = matcher
         self._scan = scan
         self._post = post
+        self._pace = pace
         self._answers: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._verdicts: dict[tuple[int, bytes], int] = {}
         self.stopped = False
@@ -57,6 +61,8 @@ class KeyWalk:
     def stop(self) -> None:
         """The log closes: the thread gets `Stopped` instead of an answer."""
         self.stopped = True
+        if self._pace is not None:
+            self._pace.stop()
         self._answers.put(None)
 
     def entries(self, data: memoryview, offset: int, first: int, last: int, base: int) -> bytes:

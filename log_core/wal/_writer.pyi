@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from penstock.log_core.batch._appender import Appender
+from penstock.log_core.threads._pace import Pace
 from penstock.log_core.wal._active import ActiveFile
 from penstock.log_core.wal._unwritten import Unwritten
 from penstock.log_core.wal._waiters import Waiters
@@ -74,6 +75,9 @@ class Writer:
 
     def when_synced(self, lsn: int, callback: Callable[[bool], object]) -> None:
         """Call `callback(ok)` when `lsn` is durable, in the order of LSNs; False = the log failed."""
+
+    def pace(self) -> Pace:
+        """A pace for work beside the loop, by what is published here and who waits for it."""
 
     def sync(self) -> None:
         """Have everything written made durable."""

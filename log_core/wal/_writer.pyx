@@ -8,6 +8,8 @@ checkpoint, a full disk) is passed to the log by the methods at the end, which `
 from cpython.list cimport PyList_GET_SIZE
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
+from penstock.log_core.threads._pace cimport Pace
+
 
 cdef inline uint64_t now_ns() noexcept:
     cdef timespec now
@@ -66,6 +68,14 @@ cdef class Writer:
             self.tell_soon()
         elif lsn <= self.written_lsn:
             self.sync()
+
+    def pace(self):
+        cdef Pace pace = Pace()
+        pace.moves(self.appender, &self.appender.next_lsn)
+        pace.watch(self.waiting_written, &self.waiting_written.count)
+        pace.watch(self.waiting_synced, &self.waiting_synced.count)
+        pace.watch(self.waiting_kept, &self.waiting_kept.count)
+        return pace
 
     cdef int settled(self, uint64_t lsn) except -1:
         """All up to `lsn` that is not synced has been settled by all its queues: tell who waits for that."""

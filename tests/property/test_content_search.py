@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import tempfile
+from array import array
 from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.log_core.batch._batch import PERSISTENT, Record
+from penstock.log_core.files.layout import WAL_HEAD_BYTES
 from penstock.log_core.history._content import Content
+from penstock.log_core.history._history import KeyScan
 from penstock.log_core.history.content_search import Reached, SearchLimits
 from penstock.log_core.log import Log
+from penstock.log_core.threads._pace import Pace
 from tests.support.logs import open_log
 from tests.support.pasts import Wanted
 from tests.support.small_broker import Broker
@@ -164,4 +168,32 @@ def test_a_search_ends_after_so_many_bytes_and_goes_on(tmp_path: Path) -> None:
         found += records
         steps, first = steps + 1, reached.lsn
     assert steps > 2 and [record.body[:3] for record in found] == [b"299"]
+    log.close_sync()
+
+
+def test_a_search_rests_behind_short_steps_and_ends_when_it_is_told(tmp_path: Path) -> None:
+    """Also where somebody waits for a confirm meanwhile, which here never comes."""
+    log = open_log(tmp_path, segment_bytes=64 << 20)
+    for _ in range(32):
+        log.appender.append_record(0, log.target([], False), b"a", body=bytes(1 << 17))
+        log.flush()
+    segment = log.segments_from(1)[0]
+    ends = array("Q", [segment.end])
+
+    def passed(pace: Pace) -> int:
+        scan = KeyScan(0, content=Content(body=b"nowhere"), pace=pace)
+        span = WAL_HEAD_BYTES, 1, 1 << 40, segment.base_lsn
+        with open(segment.path, "rb") as file:
+            _, _, unknown = scan.pass_over(file.fileno(), ends, *span, 60, True)
+            for enc, key in unknown:
+                scan.decide(enc, key, 1)
+            return scan.pass_over(file.fileno(), ends, *span, 60, True)[0]
+
+    alone = log.pace()
+    assert passed(alone) == 1 and alone.rests >= 32
+    log.waiting_synced.add(1 << 40, lambda ok: None)
+    beside = log.pace()
+    assert passed(beside) == 1 and beside.rests >= 32
+    beside.stop()
+    assert passed(beside) == 0
     log.close_sync()

@@ -160,6 +160,10 @@ class Sampler:
         """The rates of `QUEUE_COUNTERS`; None: they are 0."""
         return self._queue_rates.get(queue)
 
+    def moved_queues(self) -> list[Queue]:
+        """Those that have rates."""
+        return [queue for queue in self._queue_rates if isinstance(queue, Queue)]
+
     def traffic(self, vhost: str) -> Sequence[int]:
         """The totals of the connections of a vhost in the last pass; see `traffic_key`."""
         sample = self._samples.get(traffic_key(vhost))

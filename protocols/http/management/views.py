@@ -22,8 +22,10 @@ from penstock.protocols.http.management.queue_totals import (
     queue_type,
 )
 from penstock.protocols.http.management.rates import TOTALS, total_counters, traffic_key
+from penstock.protocols.http.shared.sparse_order import Sparse
 from penstock.protocols.net.connection_info import ChannelInfo, ConsumerInfo, Totals
 from penstock.router.arguments import encode_table
+from penstock.router.exchanges.entries import QueueEntry
 from penstock.router.exchanges.exchanges import Exchange
 from penstock.router.policies.policies import effective_definition
 from penstock.subscriptions.dispatch.strategies import Kind
@@ -32,7 +34,7 @@ from penstock.subscriptions.streams.subscription import Subscription
 
 if TYPE_CHECKING:
     from penstock.protocols.listening.registry import Live
-    from penstock.router.exchanges.entries import Binding, QueueEntry
+    from penstock.router.exchanges.entries import Binding
     from penstock.router.policies.policies import Policy, PolicyKind
     from penstock.router.vhost.vhost import Vhost
 
@@ -92,6 +94,10 @@ def message_stats(counted: Mapping[str, tuple[int, float]]) -> Item:
     return stats(MESSAGE_STATS, [value for value, _ in pairs], [rate for _, rate in pairs])
 
 
+_NO_STATS: Final[Item] = message_stats({})
+"""Of which a queue that does not move has copies: a page has a hundred of them."""
+
+
 _GROWTHS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "messages": (("publish", 1), ("ack", -1), ("deliver_no_ack", -1), ("get_no_ack", -1)),
     "messages_ready": (("publish", 1), ("deliver_get", -1)),
@@ -108,6 +114,9 @@ def growths(names: Sequence[str], rates: Sequence[float]) -> dict[str, float]:
     }
 
 
+_NO_GROWTHS: Final = growths(QUEUE_COUNTERS, (0.0,) * len(QUEUE_COUNTERS))
+
+
 def stats_of_totals(totals: Totals, rates: Sequence[float]) -> Item:
     """Message statistics of totals, with the rates of `total_counters`."""
     return stats(TOTALS, total_counters(totals), rates)
@@ -121,12 +130,20 @@ def moment(seconds: float) -> str:
 # Queues
 
 
+def _queue_stats(values: Sequence[int], rates: Sequence[float]) -> Item:
+    """All message counters of a queue, of its `QUEUE_COUNTERS`."""
+    shown = _NO_STATS.copy()
+    if any(values) or any(rates):
+        shown |= stats(QUEUE_COUNTERS, values, rates)
+    return shown
+
+
 def queue(api: Management, entry: QueueEntry) -> Item:
     """A queue, or an MQTT session as one."""
     found = entry.queue
     ready, unacked = found.ready_count, found.cursor.outstanding
     rates = api.sampler.rates(found, len(QUEUE_COUNTERS))
-    growth = growths(QUEUE_COUNTERS, rates)
+    growth = growths(QUEUE_COUNTERS, rates) if any(rates) else _NO_GROWTHS
     consumers = found.consumers
     kind = queue_type(entry)
     single = found.kind in (Kind.SINGLE, Kind.PREFERRED)
@@ -146,12 +163,7 @@ def queue(api: Management, entry: QueueEntry) -> Item:
         "effective_policy_definition": effective_definition(policy, operator),
         "exclusive": entry.owner is not None or entry.kind == "session",
         "head_message_timestamp": None,
-        "message_stats": message_stats(
-            {
-                name: (value, rate)
-                for name, value, rate in zip(QUEUE_COUNTERS, queue_counters(found), rates, strict=True)
-            }
-        ),
+        "message_stats": _queue_stats(queue_counters(found), rates),
         "messages": ready + unacked,
         "messages_details": {"rate": growth["messages"]},
         "messages_dropped": found.dropped,
@@ -189,19 +201,22 @@ def queue(api: Management, entry: QueueEntry) -> Item:
     return shown
 
 
-def queue_keys(api: Management) -> dict[str, Callable[[QueueEntry], Any]]:
+def queue_keys(api: Management) -> dict[str, Callable[[QueueEntry], Any] | Sparse[QueueEntry]]:
     """How to read the columns that pages sort queues by, without making the row: as `queue` shows them."""
     rates_of, last = api.sampler.rates_of_queue, api.sampler.queues.last
 
-    def rate_of(at: int) -> Callable[[QueueEntry], float]:
-        return lambda entry: rates[at] if (rates := rates_of(entry.queue)) else 0.0
+    def moved() -> list[QueueEntry]:
+        return [queue.data for queue in api.sampler.moved_queues() if isinstance(queue.data, QueueEntry)]
 
-    def growth_of(length: str) -> Callable[[QueueEntry], float]:
+    def rate_of(at: int) -> Sparse[QueueEntry]:
+        return Sparse(lambda entry: rates[at] if (rates := rates_of(entry.queue)) else 0.0, 0.0, moved)
+
+    def growth_of(length: str) -> Sparse[QueueEntry]:
         def read(entry: QueueEntry) -> float:
             rates = rates_of(entry.queue)
             return growths(QUEUE_COUNTERS, rates)[length] if rates else 0.0
 
-        return read
+        return Sparse(read, 0.0, moved)
 
     def policy_of(kind: PolicyKind) -> Callable[[QueueEntry], str | None]:
         return lambda entry: _name_of(_policy(api, kind, entry))
@@ -209,7 +224,7 @@ def queue_keys(api: Management) -> dict[str, Callable[[QueueEntry], Any]]:
     def counter_of(at: int) -> Callable[[QueueEntry], int]:
         return lambda entry: last(entry)[at]
 
-    keys: dict[str, Callable[[QueueEntry], Any]] = {
+    keys: dict[str, Callable[[QueueEntry], Any] | Sparse[QueueEntry]] = {
         "messages": lambda entry: entry.queue.ready_count + entry.queue.cursor.outstanding,
         "messages_ready": lambda entry: entry.queue.ready_count,
         "messages_unacknowledged": lambda entry: entry.queue.cursor.outstanding,

@@ -3,9 +3,9 @@
     ?name=&use_regex=   ?sort=&sort_reverse=   ?page=&page_size=   ?columns=a,b.c
 
 Rows are turned into JSON as late as possible: a page of a hundred thousand queues costs one page, also in the
-order of a counter for which the list has a key. Long lists without pages are streamed; others travel
-compressed, and not at all if the client has them (`compact`). With several workers each has some of the rows:
-see `joined`.
+order of a counter for which the list has a key, and less if the key says which rows differ
+(`sparse_order`). Long lists without pages are streamed; others travel compressed, and not at all if the
+client has them (`compact`). With several workers each has some of the rows: see `joined`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from penstock.protocols.http.shared.joined_lists import (
     joined,
     part_of,
 )
+from penstock.protocols.http.shared.sparse_order import Sparse, sparse_order
 from penstock.router.authorization.patterns import compile_pattern
 from penstock.router.errors import RoutingError
 
@@ -38,7 +39,7 @@ Row = TypeVar("Row")
 
 _PAGE_SIZE: Final = 100
 _PAGE_MAX: Final = 500
-Keys = Mapping[str, Callable[[Row], Any]]
+Keys = Mapping[str, "Callable[[Row], Any] | Sparse[Row]"]
 _GATHERED_AT_ONCE: Final = 200
 """Rows of a generator before the loop does something else."""
 _KEYS_AT_ONCE: Final = 500
@@ -152,8 +153,17 @@ async def _ordered(
         elif reverse:
             wanted.reverse()
         return Ordered(total, wanted, make, by_name, reverse)
-    if sort in keys:
-        return await _by_key(wanted, make, keys[sort], total, reverse=reverse)
+    read = keys.get(sort)
+    if isinstance(read, Sparse):
+        order = sparse_order(wanted, read, name_of, reverse=reverse) if is_sorted else None
+        if order is not None:
+            of = read.read
+            return Ordered(
+                total, order, lambda at: make(wanted[at]), lambda at: _sort_key(of(wanted[at])), reverse
+            )
+        read = read.read
+    if read is not None:
+        return await _by_key(wanted, make, read, total, reverse=reverse)
     path = sort.split(".")
 
     def by_value(item: Item) -> tuple[int, Any]:

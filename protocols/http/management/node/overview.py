@@ -18,6 +18,7 @@ from penstock.protocols.http.management.context import (
 )
 from penstock.protocols.http.management.history import LEVELS, OF_CONNECTION, OF_QUEUE
 from penstock.protocols.http.management.node import host
+from penstock.protocols.http.management.node.host import HostFigures
 from penstock.protocols.http.management.plots import Curve, add_samples
 from penstock.protocols.http.management.rates import GAUGES, TOTALS, Walk, total_counters
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
@@ -71,6 +72,7 @@ FIGURES: Final = (
     "disk_reads",
 )
 """Figures of the node that have a rate."""
+_HOST_S: Final = 1.0
 _SPANS: Final = [span for span, _ in LEVELS]
 _RETENTION: Final = {
     "global": _SPANS,
@@ -152,6 +154,8 @@ def memory_of(api: Management) -> dict[str, Any]:
 class _Overview:
     def __init__(self, api: Management) -> None:
         self._api = api
+        self._host: tuple[float, HostFigures] | None = None
+        """When it was read, and what."""
         api.sampler.extra.append(self._sampled)
 
     def _sampled(self) -> Walk:
@@ -165,10 +169,16 @@ class _Overview:
         yield "churn", self._churn()
         yield GAUGES, self._figures()
 
+    def _host_figures(self) -> HostFigures:
+        """Those of the last second: every page that is open asks for them."""
+        now = self._api.clock()
+        if self._host is None or not 0 <= now - self._host[0] < _HOST_S:
+            self._host = now, host.read(self._api.data_dir)
+        return self._host[1]
+
     def _figures(self) -> tuple[int, ...]:
         """The values of `FIGURES`."""
-        api = self._api
-        figures = host.read(api.data_dir)
+        api, figures = self._api, self._host_figures()
         logged = api.broker.log.statistics()
         return (
             figures.rss,
@@ -404,8 +414,7 @@ class _Overview:
         return json_response({"bytes": memory.limit_bytes})
 
     def _node(self) -> dict[str, Any]:
-        api = self._api
-        figures = host.read(api.data_dir)
+        api, figures = self._api, self._host_figures()
         alarms = api.broker.log.alarms
         rates = api.sampler.rates(GAUGES, len(FIGURES))
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.management import views
@@ -92,6 +93,7 @@ class _Queues:
             for number, consumer in views.consumers_of(live)
             if consumer.queue == entry.listed_name
         ]
+        shown["message_stats"] = deepcopy(shown["message_stats"])  # queues that are still share theirs
         counters, lengths = views.queue_curves(api, entry)
         add_samples(request, "msg_rates", shown["message_stats"], counters)
         add_samples(request, "lengths", shown, *lengths)

@@ -1,8 +1,8 @@
 """A shovel between two queues of one broker, penstock beside RabbitMQ: python -m tests.compare.shovels.
 
 Prints messages per second, beside the rate at which they were published, and the CPU time of the broker's
-process. One runs after the other. Exit code 0 if ours moves ten times as many as RabbitMQ's, and one by the
-native protocol half of what a client publishes in batches.
+process. One runs after the other. Exit code 0 if ours moves ten times as many as RabbitMQ's, and by either
+protocol half of what a client publishes in batches.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tests.support.brokers import Broker, Gateway, RabbitMQ
 from tests.support.management import SETTINGS
 
 _LIMIT_S = 600.0
-_MOST_UNDER_WAY = 65535
-"""The largest prefetch of AMQP; RabbitMQ's default is 1,000."""
+_UNDER_WAY = 1000
+"""RabbitMQ's default prefetch; ours is larger."""
 
 
 def _cpu_s(pid: int) -> float:
@@ -84,17 +84,17 @@ def main() -> int:
             # More of them, since the time until the first one counts, too.
             port, count = gateway.ports["management"], 40 * options.messages
             uri = f"penstock://guest:guest@127.0.0.1:{gateway.ports['native']}"
-            _, ours = _measure("penstock", gateway, port, count, size)
-            many = {"src-prefetch-count": _MOST_UNDER_WAY}
-            published, wide = _measure("prefetch", gateway, port, count, size, **many)
+            published, ours = _measure("penstock", gateway, port, count, size)
+            narrow = {"src-prefetch-count": _UNDER_WAY}
+            _, as_theirs = _measure("prefetch", gateway, port, count, size, **narrow)
             protocol = {"src-protocol": "penstock", "dest-protocol": "penstock"}
             uris = {"src-uri": uri, "dest-uri": uri}
             filled, batches = _measure("native", gateway, port, count, size, **protocol, **uris)
     print(
-        f"AMQP: {ours / theirs:.1f} times RabbitMQ's; of publishing: AMQP with {_MOST_UNDER_WAY:,} under way "
-        f"{wide / published:.2f}, native {batches / filled:.2f}"
+        f"AMQP: {ours / theirs:.1f} times RabbitMQ's, {as_theirs / theirs:.1f} times with its prefetch; "
+        f"of publishing: AMQP {ours / published:.2f}, native {batches / filled:.2f}"
     )
-    return 0 if ours >= 10 * theirs and batches >= filled / 2 else 1
+    return 0 if ours >= 10 * theirs and ours >= published / 2 and batches >= filled / 2 else 1
 
 
 if __name__ == "__main__":

@@ -13,19 +13,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from penstock.protocols.links.amqp._frames cimport BODY, END, HEAD, HEADER, HEARTBEAT, METHOD, frame_end
 from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.protocols.properties._tables cimport load32, load64, store16, store32
 
 cdef enum:
-    METHOD = 1
-    HEADER = 2
-    BODY = 3
-    HEARTBEAT = 8
-    HEAD = 7
-    END = 0xCE
     DELIVER = 0x003C003C
     PUBLISH = 0x003C0028
-    FRAME_MAX = 1 << 20             # of a payload: links ask for less
 
 
 cdef class Relay:
@@ -53,7 +47,7 @@ cdef class Relay:
         self.dropped = []
         self._run = 0
         while True:
-            end = _frame_end(start, at, size)
+            end = frame_end(start, at, size)
             if end < 0:
                 break
             kind = start[at]
@@ -75,7 +69,7 @@ cdef class Relay:
 
     cdef Py_ssize_t _deliver(self, const uint8_t* start, Py_ssize_t at, Py_ssize_t end, Py_ssize_t size) except -2:
         """Take a deliver and its header: where they end, or -1 when the header is not whole yet."""
-        cdef Py_ssize_t header_end = _frame_end(start, end, size)
+        cdef Py_ssize_t header_end = frame_end(start, end, size)
         cdef Py_ssize_t tag_at = at + HEAD + 5 + start[at + HEAD + 4]
         cdef Py_ssize_t exchange_at = tag_at + 9, key_at, key_end
         cdef uint64_t tag
@@ -149,18 +143,3 @@ cdef class Relay:
             self.runs.append((self._tag, self._run))
             self._run = 0
         return 0
-
-
-cdef Py_ssize_t _frame_end(const uint8_t* start, Py_ssize_t at, Py_ssize_t size) except -2:
-    """The end of the frame at `at`; -1: it is not whole."""
-    cdef Py_ssize_t end
-    if size - at < HEAD:
-        return -1
-    if load32(start + at + 3) > FRAME_MAX:
-        raise ValueError("the broker sent no frame of AMQP")
-    end = at + HEAD + <Py_ssize_t>load32(start + at + 3) + 1
-    if end > size:
-        return -1
-    if start[end - 1] != END:
-        raise ValueError("the broker sent no frame of AMQP")
-    return end

@@ -18,9 +18,9 @@ from pamqp import commands
 
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.links.amqp._relay import Relay
+from penstock.protocols.links.amqp._under_way import UnderWay
 from penstock.protocols.links.amqp.methods import Consume, QueueDeclare
-from penstock.protocols.links.amqp.under_way import UnderWay
-from penstock.protocols.links.amqp.wire import METHOD, Closed, Connection, Raw, method_of, raise_closed
+from penstock.protocols.links.amqp.wire import Closed, Connection, Raw, method_of, raise_closed
 from penstock.protocols.links.errors import LinkError
 
 if TYPE_CHECKING:
@@ -97,10 +97,8 @@ class Mover:
         self._progress = progress
         self._arguments = dict(arguments)
         self._consumer_tag = consumer_tag
-        self._under_way = UnderWay(
-            no_place=no_place,
-            refused=f"{target.name}: it refuses messages; raise the limit of the queue that is full",
-        )
+        self._no_place = no_place
+        self._under_way = UnderWay()
         self._over = asyncio.Event()
 
     def consume(self) -> None:
@@ -140,8 +138,8 @@ class Mover:
         relay, source, target = self._relay, self._source, self._target
         while True:
             try:
-                out = await source.connection.relayed(relay)
-            except (OSError, ValueError) as error:
+                await source.connection.taken_by(relay)
+            except OSError as error:
                 raise source.failed(error) from None
             for raw in relay.others:
                 self._said(raw)
@@ -149,9 +147,9 @@ class Mover:
             if self._mode == "on-confirm":
                 for run in relay.runs:
                     self._under_way.published(*run)
-            if out:
+            if relay.out:
                 try:
-                    target.connection.write((out,))
+                    target.connection.write((relay.out,))
                     await target.connection.drain()
                 except OSError as error:
                     raise target.failed(error) from None
@@ -201,19 +199,29 @@ class Mover:
 
     async def _take_confirms(self) -> None:
         """Acknowledge at the source what the target has confirmed."""
+        under_way, target = self._under_way, self._target
         while True:
             try:
-                frames = await self._target.connection.frames()
-            except (Closed, OSError) as error:
-                raise self._target.failed(error) from None
-            try:
-                for raw in frames:
-                    if raw[0] == METHOD:
-                        self._under_way.confirmed(raw)
-            finally:
-                # A refusal may stand behind confirms.
-                tag, count = self._under_way.settled()
-                self._progress.pending = len(self._under_way)
-                if count:
-                    await self._acknowledge([(tag, True)])
-                    self._progress.moved(count)
+                await target.connection.taken_by(under_way)
+            except OSError as error:
+                raise target.failed(error) from None
+            tag, count = under_way.settled()
+            self._progress.pending = len(under_way)
+            if count:
+                await self._acknowledge([(tag, True)])
+                self._progress.moved(count)
+            for raw in under_way.others:
+                self._refused(raw)
+
+    def _refused(self, raw: Raw) -> None:
+        """A frame of the target that confirms nothing. Raises LinkError: it refuses something."""
+        target = self._target
+        try:
+            raise_closed(raw)
+        except Closed as error:
+            raise target.failed(error) from None
+        method: Any = method_of(raw)
+        if isinstance(method, commands.Basic.Return):
+            raise LinkError(self._no_place)
+        if isinstance(method, commands.Basic.Nack):
+            raise LinkError(f"{target.name}: it refuses messages; raise the limit of the queue that is full")

@@ -44,9 +44,10 @@ _URIS: Final = ("src-uri", "dest-uri")
 _PROTOCOLS: Final = ("src-protocol", "dest-protocol")
 NATIVE: Final = "penstock"
 """The native protocol, as `src-protocol` and `dest-protocol`; the others are RabbitMQ's."""
-_PREFETCH: Final = 1000
+_PREFETCH: Final = 20_000
+"""RabbitMQ's is 1,000: then each thousand waits for a sync of the disk."""
 _NATIVE_PREFETCH: Final = 50_000
-"""It repeats nothing after a fault, and a sync of the disk then serves many."""
+"""It repeats nothing after a fault."""
 _RECONNECT_S: Final = 5.0
 _PROPERTIES: Final = {
     "content_type": str,

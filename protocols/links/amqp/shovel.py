@@ -50,6 +50,10 @@ _FORWARDED: Final = (
 """Facts that the header x-shovelled has."""
 
 
+_CONSUMER: Final = "shovel"
+"""The consumer's tag, which each delivery repeats: a source's own one has 31 bytes."""
+
+
 class Shovel(Link):
     """See the module."""
 
@@ -187,6 +191,7 @@ class Shovel(Link):
             mode=self.settings.ack_mode,
             progress=progress,
             arguments=self.settings.source.consumer_arguments,
+            consumer_tag=_CONSUMER,
             no_place=f"destination: there is no queue '{destination.queue}' any more",
         )
         self._progress = progress

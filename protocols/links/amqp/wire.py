@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import pamqp.frame
 from pamqp import commands
@@ -25,10 +25,18 @@ from penstock.protocols.links.amqp.place import Place
 from penstock.protocols.links.errors import LinkError
 from penstock.protocols.links.stream import Stream
 
-if TYPE_CHECKING:
-    from penstock.protocols.links.amqp._relay import Relay
-
-__all__ = ["BODY", "CHANNEL", "HEADER", "METHOD", "Closed", "Connection", "Raw", "method_of", "raise_closed"]
+__all__ = [
+    "BODY",
+    "CHANNEL",
+    "HEADER",
+    "METHOD",
+    "Closed",
+    "Connection",
+    "Raw",
+    "Taker",
+    "method_of",
+    "raise_closed",
+]
 
 METHOD: Final = 1
 HEADER: Final = 2
@@ -62,6 +70,13 @@ class Closed(LinkError):
         super().__init__(f"the broker closed with {code}: {text}")
         self.code = code
         """As AMQP has it: 404, 403, 320, ..."""
+
+
+class Taker(Protocol):
+    """A kernel that takes frames out of what was read."""
+
+    def take(self, data: memoryview, /) -> int:
+        """Take the whole frames; how many bytes were used. Raises ValueError: they are no frames."""
 
 
 def method_of(raw: Raw) -> Frame | None:
@@ -206,16 +221,18 @@ class Connection:
             if found:
                 return found
 
-    async def relayed(self, relay: Relay) -> bytes:
-        """The frames that a relay makes of the next bytes as they come, for a caller that calls no `frames`.
+    async def taken_by(self, kernel: Taker) -> None:
+        """Let a kernel take the next bytes as they come, for a caller that calls no `frames`.
 
         Raises:
-            ValueError: they are no frames of AMQP.
-            OSError: the connection is lost, or silent for too long.
+            OSError: the connection is lost, silent for too long, or no AMQP.
 
         """
-        self._stream.used(relay.take(await self._read()))
-        return relay.out
+        data = await self._read()
+        try:
+            self._stream.used(kernel.take(data))
+        except ValueError as error:
+            raise ConnectionResetError(str(error)) from None
 
     async def _read(self) -> memoryview:
         try:

@@ -20,10 +20,11 @@ from penstock.lazy_dataclass import dataclass
 from penstock.migrate.rabbitmq.copies import harmless
 from penstock.migrate.report import MigrationError
 from penstock.protocols.links.amqp._relay import Relay
+from penstock.protocols.links.amqp._under_way import UnderWay
 from penstock.protocols.links.amqp.methods import Consume, Publish, QueueDeclare
 from penstock.protocols.links.amqp.place import Place
-from penstock.protocols.links.amqp.under_way import UnderWay
-from penstock.protocols.links.amqp.wire import CHANNEL, METHOD, Connection, method_of, raise_closed
+from penstock.protocols.links.amqp.wire import CHANNEL, Connection, method_of, raise_closed
+from penstock.protocols.links.errors import LinkError
 
 __all__ = ["WINDOW", "Shovel"]
 
@@ -75,10 +76,7 @@ class _Run:
         self._shovel = shovel
         self._source = source
         self._target = target
-        self._under_way = UnderWay(
-            no_place=f"the target has no queue '{shovel.queue}'; move the definitions first",
-            refused=f"queue '{shovel.queue}' of the target refuses messages; raise its limit (x-max-length)",
-        )
+        self._under_way = UnderWay()
         self._moved_at = 0.0
         self._looking = False
         self._seen_empty = False
@@ -108,13 +106,13 @@ class _Run:
             change=lambda header, _: harmless(header),
         )
         while True:
-            out = await self._source.relayed(relay)
+            await self._source.taken_by(relay)
             for run in relay.runs:
                 self._seen_empty = False
                 self._under_way.published(*run)
-            if out:
+            if relay.out:
                 self._moved_at = asyncio.get_running_loop().time()
-                self._target.write((out,))
+                self._target.write((relay.out,))
                 await self._target.drain()
             for raw in relay.others:
                 raise_closed(raw)
@@ -158,15 +156,20 @@ class _Run:
 
     async def _take_confirms(self) -> None:
         while True:
-            frames = await self._target.frames()
-            try:
-                for raw in frames:
-                    if raw[0] == METHOD:
-                        self._under_way.confirmed(raw)
-            finally:
-                # A refusal may stand behind confirms.
-                self._settle()
+            await self._target.taken_by(self._under_way)
+            self._settle()
+            for raw in self._under_way.others:
+                raise_closed(raw)
+                self._check(method_of(raw))
             await self._source.drain()
+
+    def _check(self, method: Any) -> None:
+        """Raises LinkError: the target refuses a message."""
+        queue = f"queue '{self._shovel.queue}'"
+        if isinstance(method, commands.Basic.Return):
+            raise LinkError(f"the target has no {queue}; move the definitions first")
+        if isinstance(method, commands.Basic.Nack):
+            raise LinkError(f"{queue} of the target refuses messages; raise its limit (x-max-length)")
 
     def _settle(self) -> None:
         """Acknowledge at the source all messages up to the first that is not confirmed."""

@@ -18,7 +18,7 @@ _LEAST = {"src-uri": "amqp://", "src-queue": "q", "dest-uri": "amqp://u:secret@h
 def test_defaults_are_rabbitmqs() -> None:
     made = shovel_settings(_LEAST)
     assert made.ack_mode == "on-confirm" and made.reconnect_delay_s == 5.0
-    assert made.source.prefetch == 1000 and made.source.delete_after == "never"
+    assert made.source.prefetch == 20_000 and made.source.delete_after == "never"
     assert made.destination.queue is made.destination.exchange is made.destination.key is None
 
 

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pika
@@ -20,6 +22,7 @@ from tests.crash import shovels
 from tests.support.amqp_client import Connection
 from tests.support.brokers import ROOT, Broker, BrokerMissing, Gateway, RabbitMQ
 from tests.support.data_plane import until
+from tests.support.definitions import lost
 from tests.support.documented import documented, placed
 from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS
@@ -98,6 +101,56 @@ def empty(broker: Broker, queue: str) -> list[int]:
                 if len(bodies) == count:
                     break
     return bodies
+
+
+def test_its_definitions_are_imported_with_nothing_lost(rabbitmq: RabbitMQ, tmp_path: Path) -> None:
+    """Declared there with pika and its own API, exported by it, imported by a gateway, compared."""
+    with connect(rabbitmq) as connection:
+        channel = connection.channel()
+        channel.exchange_declare("ex", "topic", durable=True)
+        channel.exchange_declare("hd", "headers", durable=True)
+        channel.exchange_declare("in", "fanout", durable=True, internal=True)
+        channel.exchange_bind("in", "ex", "left out by RabbitMQ")
+        channel.queue_declare("plain", durable=True, arguments={"x-max-length": 9})
+        channel.queue_declare("q quorum/ü", durable=True, arguments={"x-queue-type": "quorum"})
+        channel.queue_bind("plain", "ex", "a.*.#")
+        channel.queue_bind("plain", "ex", "")
+        channel.exchange_bind("hd", "ex", "k", arguments={"n": 1, "l": ["x", True]})
+    made: dict[str, Any] = {
+        "users/shopper": {"password": "shop pass", "tags": "monitoring,custom"},
+        "vhosts/two%20words": {},
+        "permissions/two%20words/shopper": {"configure": "^s", "write": ".*", "read": ""},
+        "policies/%2F/pol": {"pattern": "^p", "definition": {"max-length": 5}, "priority": 2},
+    }
+    with api(rabbitmq.management_port) as source:
+        for path, body in made.items():
+            source.put(path, json=body).raise_for_status()
+        definitions = source.get("definitions").raise_for_status().json()
+        for path in reversed(made):
+            source.delete(path).raise_for_status()
+    with connect(rabbitmq) as connection:
+        channel = connection.channel()
+        for exchange in ("ex", "hd", "in"):
+            channel.exchange_delete(exchange)
+        for queue in ("plain", "q quorum/ü"):
+            channel.queue_delete(queue)
+    with Gateway(tmp_path / "gateway", settings=SETTINGS) as gateway:
+        with api(gateway.ports["management"]) as target:
+            assert target.post("definitions", json=definitions).status_code == 204
+            exported = target.get("definitions").json()
+            # RabbitMQ does not export internal exchanges, so what is bound to one has no end any more.
+            definitions["bindings"] = [b for b in definitions["bindings"] if b["destination"] != "in"]
+            assert {"ex", "hd"} <= {one["name"] for one in definitions["exchanges"]}
+            assert len(definitions["queues"]) == 2 and len(definitions["bindings"]) == 3
+            assert lost(definitions, exported) == []
+            rights = {"configure": "", "write": ".*", "read": ".*"}
+            target.put("permissions/%2F/shopper", json=rights).raise_for_status()
+        login = pika.PlainCredentials("shopper", "shop pass")
+        parameters = pika.ConnectionParameters("127.0.0.1", gateway.amqp_port, credentials=login)
+        with pika.BlockingConnection(parameters) as connection:
+            channel = connection.channel()
+            channel.basic_publish("ex", "a.b", b"routed", pika.BasicProperties(delivery_mode=2))
+            assert channel.basic_get("plain", auto_ack=True)[2] == b"routed"
 
 
 def test_a_dry_run_says_what_differs_and_why(

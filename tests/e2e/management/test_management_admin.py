@@ -13,7 +13,8 @@ import httpx
 import pika
 import pytest
 
-from tests.support.brokers import BrokerFailed, BrokerMissing, Gateway, RabbitMQ
+from tests.support.brokers import BrokerFailed, Gateway
+from tests.support.definitions import lost
 from tests.support.management import SETTINGS, Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own API")
@@ -268,50 +269,6 @@ EXPORTED: dict[str, Any] = {
 }
 
 
-def keyed(items: list[dict[str, Any]], *keys: str) -> dict[tuple[str, ...], dict[str, Any]]:
-    return {tuple(str(item.get(key)) for key in keys): item for item in items}
-
-
-def same(before: Any, after: Any) -> bool:
-    """Whether a value says the same; RabbitMQ has several ways to write nothing, and tags have no order."""
-    if not before and not after and before is not False:
-        return True
-    if isinstance(before, dict) and isinstance(after, dict):
-        return all(same(value, after.get(key)) for key, value in before.items())
-    if isinstance(before, list) and isinstance(after, list):
-        return sorted(map(repr, before)) == sorted(map(repr, after))
-    return bool(before == after)
-
-
-def lost(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The definitions of `before` that `after` lacks, one entry each."""
-    identities = {
-        "users": ("name",),
-        "vhosts": ("name",),
-        "permissions": ("user", "vhost"),
-        "topic_permissions": ("user", "vhost", "exchange"),
-        "policies": ("vhost", "name"),
-        "queues": ("vhost", "name"),
-        "exchanges": ("vhost", "name"),
-        "bindings": ("vhost", "source", "destination", "destination_type", "routing_key"),
-        "global_parameters": ("name",),
-    }
-    found = []
-    for part, keys in identities.items():
-        there = keyed(after.get(part, []), *keys)
-        for identity, item in keyed(before.get(part, []), *keys).items():
-            other = there.get(identity)
-            if other is None:
-                found.append(f"{part}: {identity} is missing")
-                continue
-            found += [
-                f"{part}: {identity}: {key} was {value!r} and is {other.get(key)!r}"
-                for key, value in item.items()
-                if not same(value, other.get(key))
-            ]
-    return found
-
-
 def test_definitions_are_imported_exported_and_imported_again_with_nothing_lost(
     api: Api, gateway: Gateway, tmp_path: Path
 ) -> None:
@@ -450,42 +407,3 @@ def test_one_vhost_is_exported_and_imported_into_another(api: Api) -> None:
     assert api.status("POST", "definitions/copy", exported) == 204
     assert {q["name"] for q in api.get("queues/copy")} == {"o.new", "o.q"}
     assert len([b for b in api.get("bindings/copy") if b["source"] == "orders"]) == 2
-
-
-def test_definitions_of_debians_rabbitmq_lose_nothing(api: Api, gateway: Gateway, tmp_path: Path) -> None:
-    """Declared there with pika and its own tools, exported by it, imported here, compared."""
-    try:
-        peer = RabbitMQ(tmp_path / "rabbit", plugins=("rabbitmq_management",))
-    except BrokerMissing as missing:
-        pytest.skip(str(missing))
-    with peer:
-        with connect(peer.amqp_port) as connection:
-            channel = connection.channel()
-            channel.exchange_declare("ex", "topic", durable=True)
-            channel.exchange_declare("hd", "headers", durable=True)
-            channel.exchange_declare("in", "fanout", durable=True, internal=True)
-            channel.exchange_bind("in", "ex", "left out by RabbitMQ")
-            channel.queue_declare("plain", durable=True, arguments={"x-max-length": 9})
-            channel.queue_declare("q quorum/ü", durable=True, arguments={"x-queue-type": "quorum"})
-            channel.queue_bind("plain", "ex", "a.*.#")
-            channel.queue_bind("plain", "ex", "")
-            channel.exchange_bind("hd", "ex", "k", arguments={"n": 1, "l": ["x", True]})
-        peer.ctl("add_user", "shopper", "shop pass")
-        peer.ctl("set_user_tags", "shopper", "monitoring", "custom")
-        peer.ctl("add_vhost", "two words")
-        peer.ctl("set_permissions", "-p", "two words", "shopper", "^s", ".*", "")
-        peer.ctl("set_policy", "-p", "/", "pol", "^p", '{"max-length":5}', "--priority", "2")
-        path = tmp_path / "definitions.json"
-        peer.ctl("export_definitions", str(path))
-    definitions = json.loads(path.read_text())
-    answer = api.send("POST", "definitions", definitions)
-    assert answer.status_code == 204, answer.text
-    exported = api.get("definitions")
-    # RabbitMQ does not export internal exchanges, so what is bound to one has no end any more.
-    definitions["bindings"] = [b for b in definitions["bindings"] if b["destination"] != "in"]
-    assert lost(definitions, exported) == []
-    api.send("PUT", "permissions/%2F/shopper", {"configure": "", "write": ".*", "read": ".*"})
-    with connect(gateway.amqp_port, "/", "shopper", "shop pass") as connection:
-        channel = connection.channel()
-        channel.basic_publish("ex", "a.b", b"routed", pika.BasicProperties(delivery_mode=2))
-        assert channel.basic_get("plain", auto_ack=True)[2] == b"routed"

@@ -24,7 +24,7 @@ from tests.support.faults import Shim
 pytestmark = [pytest.mark.penstock_only("this is about penstock's log"), pytest.mark.timeout(900)]
 
 LIMIT_S = 240.0
-BODY = random.Random(5).randbytes(40_000)
+BODY = random.Random(5).randbytes(200_000)
 """So large that few fill a disk: each waits for the confirm of the one before. Nothing compresses them."""
 
 

@@ -11,8 +11,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vega_datasets import local_data
-
 FAHRENHEIT = "degF"
 DAILY = {"precipitation": "mm", "temp_max": "degC", "temp_min": "degC", "wind": "m/s", "weather": ""}
 
@@ -31,6 +29,8 @@ class Reading:
 
 def readings() -> list[Reading]:
     """All readings, the oldest first; those of one topic are in the order of the file."""
+    from vega_datasets import local_data  # with pandas: half a second
+
     timed = [
         *_hourly("seattle", local_data.seattle_temps.filepath),
         *_hourly("san-francisco", local_data.sf_temps.filepath),

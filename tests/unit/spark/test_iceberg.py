@@ -1,4 +1,7 @@
-"""Tables in Iceberg without Spark: what pyiceberg's own readers find in them."""
+"""Tables in Iceberg without Spark: what pyiceberg's own readers find in them.
+
+pyiceberg is imported where a test needs it: every process of the tests collects this module.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import StaticTable, Table
-from pyiceberg.utils.config import Config
 
 from penstock.spark.errors import SparkError, SparkOptionError
 from penstock.spark.schema import COLUMNS, arrow_schema
@@ -20,6 +21,9 @@ from penstock.spark.tables import iceberg as table_iceberg
 from penstock.spark.tables.files import DataFile, write_files
 from penstock.spark.tables.iceberg import IcebergFormat
 from tests.support.spark_tables import SCHEMA, batch
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 
 def made(folder: Path) -> IcebergFormat:
@@ -34,6 +38,8 @@ def written(table: IcebergFormat, first: int, count: int, day: int = 1) -> list[
 
 def read(folder: Path) -> Table:
     """The table as anybody else opens it."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
     return SqlCatalog("default", uri=f"sqlite:///{folder}/catalog.db").load_table("gw.traffic")
 
 
@@ -99,6 +105,8 @@ def test_small_files_are_joined_and_old_ones_removed(tmp_path: Path, monkeypatch
     assert len(read(tmp_path).snapshots()) == 1
     assert table.position("log 10") == 20
     # A reader that has but the files.
+    from pyiceberg.table import StaticTable
+
     newest = max(table.path.parent.glob("metadata/*.metadata.json"))
     assert len(StaticTable.from_metadata(str(newest)).scan().to_arrow()) == 31
 
@@ -124,6 +132,8 @@ def test_of_two_jobs_with_one_log_one_publishes(tmp_path: Path) -> None:
 def test_a_catalog_that_pyiceberg_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SparkError, match="knows no catalog 'lake'"):
         IcebergFormat("lake/gw.traffic").position("log")
+    from pyiceberg.utils.config import Config
+
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/catalog.db")
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/house")
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # it was read when that was imported

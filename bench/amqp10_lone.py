@@ -1,30 +1,38 @@
 """Lone messages of many connections, by AMQP 1.0 and by 0-9-1: python -m bench.amqp10_lone
 
     --connections N     that publish
-    --seconds S         of each measurement
+    --slice S           seconds of a measurement by one of the two protocols, which take turns
+    --slices N          by each protocol; the figure of a pair is their median
+    --pairs N
 
 Each connection publishes one durable message, waits for its outcome, and publishes the next one. The queue
-keeps the newest thousand. The figure is the CPU time of the gateway for each message.
+keeps the newest thousand. One loop in C (`connections/load.c`) is all clients of both protocols: a slower
+load would make smaller turns, which cost the gateway more. The clients of both are there at once, and take
+turns: a slow second of the machine hits both. The figures are those of the gateway for each message: CPU in
+user code and in the kernel, switches of its threads, and system calls where perf can count them.
 """
 
 from __future__ import annotations
 
 import argparse
-import selectors
+import os
 import socket
+import statistics
 import tempfile
-import time
 from collections.abc import Callable
-from functools import lru_cache
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import pika
 
 from bench import load_amqp
 from bench.amqp10 import Frames, Peer
-from bench.cpu import cpu_seconds, wait_until_idle
-from penstock.protocols.amqp10.codec.performatives import Target
+from bench.connections.calls import calls_counted
+from bench.connections.drive import NUMBER, Clients
+from bench.connections.rows import Row
+from bench.cpu import wait_until_idle
+from penstock.protocols.amqp10.codec.performatives import Flow, Target
 from tests.support.brokers import Gateway
 
 QUEUE: Final = "lone"
@@ -33,6 +41,7 @@ _DISPOSITION: Final = b"\x00\x53\x15"
 _ACK: Final = b"\x00\x3c\x00\x50"
 """Class and method of basic.ack."""
 _FRAMES: Final = Frames(settled=False, size=_SIZE)
+_TICK_US: Final = 1e6 / os.sysconf("SC_CLK_TCK")
 
 
 class Client(NamedTuple):
@@ -48,13 +57,10 @@ class Client(NamedTuple):
 def amqp10(port: int) -> Client:
     """By AMQP 1.0."""
     peer = Peer(port, Target(QUEUE), settled=False)
-    return Client(peer.socket, _numbered, _DISPOSITION)
-
-
-@lru_cache(1024)
-def _numbered(number: int) -> bytes:
-    """Made once for all connections: the turns of a slower load are smaller, and cost the gateway more."""
-    return bytes(_FRAMES.numbered(number, 1))
+    while not isinstance(peer.frame()[0], Flow):
+        pass
+    assert not peer.rest
+    return Client(peer.socket, lambda number: bytes(_FRAMES.numbered(number, 1)), _DISPOSITION)
 
 
 def amqp091(port: int) -> Client:
@@ -65,45 +71,105 @@ def amqp091(port: int) -> Client:
     return Client(client.socket, lambda _: whole, _ACK)
 
 
-def measure(
-    gateway: Gateway, count: int, seconds: float, connect: Callable[[int], Client]
-) -> tuple[float, float]:
-    """Messages per second, and the gateway's CPU in microseconds for each."""
-    made = [connect(gateway.amqp_port) for _ in range(count)]
-    clients = {client.socket.fileno(): client for client in made}
-    wait_until_idle(gateway.pid)
-    numbers = dict.fromkeys(clients, 1)
-    sent = 0
-    began, cpu = time.monotonic(), cpu_seconds(gateway.pid)
-    with selectors.DefaultSelector() as selector:
-        for client in clients.values():
-            selector.register(client.socket, selectors.EVENT_READ)
-            client.socket.sendall(client.message(0))
-        while time.monotonic() - began < seconds:
-            for key, _ in selector.select(1):
-                client = clients[key.fd]
-                if client.outcome in client.socket.recv(65536):
-                    client.socket.sendall(client.message(numbers[key.fd]))
-                    numbers[key.fd] += 1
-                    sent += 1
-    passed, used = time.monotonic() - began, cpu_seconds(gateway.pid) - cpu
-    for client in clients.values():
-        client.socket.close()
-    return sent / passed, used / max(sent, 1) * 1e6
+class Used(NamedTuple):
+    """What a process used so far, or what a message cost it."""
+
+    cpu_us: float
+    user_us: float
+    """Of it, in user code: a share by the clock's ticks, which is exact for long runs only."""
+    switches: float
+    """Of its threads, which waited or were made to."""
+
+    @classmethod
+    def so_far(cls, pid: int) -> Used:
+        """Of a process, all threads included."""
+        fields = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
+        cpu_ns = switches = 0
+        for task in Path("/proc", str(pid), "task").iterdir():
+            cpu_ns += int((task / "schedstat").read_text().split()[0])
+            lines = (task / "status").read_text().splitlines()
+            switches += sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+        return cls(cpu_ns / 1e3, int(fields[11]) * _TICK_US, switches)
+
+
+class Side:
+    """All clients of one protocol, and what the gateway used for them."""
+
+    def __init__(self, gateway: Gateway, protocol: Literal["amqp", "amqp10"], count: int) -> None:
+        self._pid = gateway.pid
+        row = Row(name=protocol, protocol=protocol, publishers=count, consumers=0, durable=True, size=_SIZE)
+        self._clients = Clients(row)
+        self._sockets: list[socket.socket] = []
+        self.name = "AMQP 1.0" if protocol == "amqp10" else "AMQP 0-9-1"
+        self.sent = 0
+        self.cpu_us: list[float] = []
+        """For a message of each slice."""
+        self.used = Used(0, 0, 0)
+        self.calls = 0.0
+        connect = amqp10 if protocol == "amqp10" else amqp091
+        for _ in range(count):
+            client = connect(gateway.amqp_port)
+            client.socket.setblocking(True)
+            self._sockets.append(client.socket)
+            self._clients.add_publisher(client.socket, client.message(int.from_bytes(NUMBER, "big")))
+
+    def run(self, seconds: float) -> None:
+        """One slice."""
+        before = Used.so_far(self._pid)
+        sent = self._clients.run(seconds).sent
+        used = Used(*(now - then for now, then in zip(Used.so_far(self._pid), before, strict=True)))
+        self.sent += sent
+        self.cpu_us.append(used.cpu_us / sent)
+        self.used = Used(*(one + other for one, other in zip(self.used, used, strict=True)))
+
+    def count_calls(self, seconds: float) -> None:
+        """A slice for the system calls alone: counting makes each of them dearer."""
+        found: list[int] = []
+        with calls_counted(self._pid, found):
+            sent = self._clients.run(seconds).sent
+        self.calls = found[0] / sent if found else 0.0
+
+    def close(self) -> None:
+        """Close the clients' sockets."""
+        for one in self._sockets:
+            one.close()
+
+    def __str__(self) -> str:
+        cpu_us, user_us, switches = (part / self.sent for part in self.used)
+        parts = f"{user_us:.2f} user, {cpu_us - user_us:.2f} system"
+        counts = f"{switches:.3f} switches, {self.calls:.3f} calls"
+        return f"{self.name:10} {cpu_us:6.2f} us of CPU each ({parts}), {counts}"
 
 
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.amqp10_lone", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--connections", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--slice", type=float, default=0.25)
+    parser.add_argument("--slices", type=int, default=16)
+    parser.add_argument("--pairs", type=int, default=8)
     options = parser.parse_args()
+    ratios = []
     with tempfile.TemporaryDirectory(prefix="bench-lone-") as folder, Gateway(Path(folder)) as gateway:
         with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
             connection.channel().queue_declare(QUEUE, durable=True, arguments={"x-max-length": 1000})
-        for name, connect in (("AMQP 0-9-1", amqp091), ("AMQP 1.0", amqp10)) * 2:
-            rate, used = measure(gateway, options.connections, options.seconds, connect)
-            print(f"{name:10} {rate:9,.0f} messages/s {used:8.1f} us of CPU each", flush=True)
+        for _ in range(options.pairs):
+            with ExitStack() as stack:
+                old, new = (Side(gateway, name, options.connections) for name in ("amqp", "amqp10"))
+                for side in (old, new):
+                    stack.callback(side.close)
+                    side.count_calls(options.slice)
+                wait_until_idle(gateway.pid)
+                for i in range(options.slices):
+                    for side in (old, new) if i % 2 == 0 else (new, old):
+                        side.run(options.slice)
+            for side in (old, new):
+                print(side, flush=True)
+            ratios.append(statistics.median(new.cpu_us) / statistics.median(old.cpu_us))
+            print(f"{ratios[-1]:.3f}", flush=True)
+    middle, span = statistics.median(ratios), f"{min(ratios):.3f} to {max(ratios):.3f}"
+    print(f"CPU of AMQP 1.0: {middle:.3f} of 0-9-1 ({span})")
 
 
 if __name__ == "__main__":

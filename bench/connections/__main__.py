@@ -15,22 +15,19 @@ flood the CPU is that of the flood, too.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import resource
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.connections.calls import calls_counted
 from bench.connections.drive import opened
 from bench.connections.places import BROKERS, SETTLED, Place, started
 from bench.connections.rows import ROWS, Row
-from bench.cpu import cpu_seconds, descendants, wait_until_idle
+from bench.cpu import cpu_seconds, wait_until_idle
 from bench.load import LoadFailed
 from tests.support.brokers import BrokerMissing
 
@@ -51,26 +48,6 @@ class Run:
     calls: float
 
 
-@contextmanager
-def _calls_counted(pid: int, found: list[int]) -> Iterator[None]:
-    """The system calls of a process and its threads meanwhile; nothing is found where perf may not count."""
-    perf = shutil.which("perf")
-    if perf is None:
-        yield
-        return
-    pids = ",".join(map(str, descendants(pid)))
-    words = [perf, "stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "-p", pids]
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield
-        finally:
-            process.send_signal(2)
-            _, said = process.communicate()
-    for line in said.splitlines():
-        with contextlib.suppress(ValueError):
-            found.append(int(line.split(",")[0]))
-
-
 def measure(row: Row, place: Place, seconds: float) -> Run:
     """Load a broker: to warm it up, then the measured window, then a short one to count system calls in."""
     with opened(row, place.port(row.protocol, row.layer)) as clients:
@@ -80,7 +57,7 @@ def measure(row: Row, place: Place, seconds: float) -> Run:
         seen = clients.run(seconds)
         cpu_s = cpu_seconds(place.pid) - before
         calls: list[int] = []
-        with _calls_counted(place.pid, calls):
+        with calls_counted(place.pid, calls):
             counted = clients.run(min(seconds, 0.5))
     return Run(
         cpu_us=cpu_s * 1e6 / max(seen.delivered, 1),

@@ -20,7 +20,7 @@ from bench.connections.layers import framed, over_tls, over_websocket
 from bench.connections.rows import Row
 from bench.load import LoadFailed, connect
 
-__all__ = ["Clients", "Seen", "opened"]
+__all__ = ["NUMBER", "Clients", "Seen", "opened"]
 
 _KEPT: Final = 2_000_000
 """Latencies noted in one run."""
@@ -31,6 +31,9 @@ _FAILED: Final = {
     -4: "a connection broke",
     -5: "a packet is larger than the load's own",
 }
+_PROTOCOLS: Final = {"mqtt": 1, "amqp": 2, "amqp10": 3}
+NUMBER: Final = b"\xff\xff\xff\xff"
+"""Stands in a publisher's frame of AMQP 1.0 where the delivery-id goes."""
 _numbers = itertools.count()
 
 
@@ -70,12 +73,15 @@ class _Plan(ctypes.Structure):
         ("copies", ctypes.c_uint64),
         ("tls", ctypes.POINTER(ctypes.c_void_p)),
         ("frames_ws", ctypes.c_int),
+        ("id_at", ctypes.c_int),
+        ("ids", ctypes.POINTER(ctypes.c_uint32)),
     ]
 
 
 class _Figures(ctypes.Structure):
     _fields_ = [  # type: ignore[mutable-override]
         ("sent", ctypes.c_uint64),
+        ("answered", ctypes.c_uint64),
         ("delivered", ctypes.c_uint64),
         ("elapsed_ns", ctypes.c_uint64),
         ("slowest_gap_ns", ctypes.c_uint64),
@@ -96,6 +102,13 @@ class Clients:
         self._publishers: list[socket.socket] = []
         self._consumers: list[socket.socket] = []
         self._frames: list[bytes] = []
+        self._ids: Any = None
+        """AMQP 1.0: the next delivery-id of each publisher."""
+
+    def add_publisher(self, s: socket.socket, frame: bytes) -> None:
+        """One that is logged in, and the frame that it sends."""
+        self._publishers.append(s)
+        self._frames.append(frame)
 
     def run(self, seconds: float, *, messages: int = 0) -> Seen:
         """Load for so long, or with so many messages in all, and wait for what is under way.
@@ -105,12 +118,14 @@ class Clients:
 
         """
         row = self.row
+        if self._ids is None:
+            self._ids = (ctypes.c_uint32 * row.publishers)()
         frames = bytearray(b"".join(self._frames))
         ends = list(itertools.accumulate(map(len, self._frames), initial=0))
         latencies = np.zeros(_KEPT, dtype=np.uint64)
-        acknowledgement = load_amqp.CONFIRM_BYTES if row.protocol == "amqp" else load_mqtt.PUBACK_BYTES
+        acknowledgement = load_mqtt.PUBACK_BYTES if row.protocol == "mqtt" else load_amqp.CONFIRM_BYTES
         plan = _Plan(
-            protocol=2 if row.protocol == "amqp" else 1,
+            protocol=_PROTOCOLS[row.protocol],
             size=row.size,
             publishers=row.publishers,
             consumers=row.consumers,
@@ -130,6 +145,8 @@ class Clients:
             copies=row.copies if row.consumers else 0,
             tls=self._tls(),
             frames_ws=int(row.layer == "ws"),
+            id_at=self._frames[0].index(NUMBER) if row.protocol == "amqp10" else 0,
+            ids=self._ids,
         )
         figures = _Figures()
         failed = _compiled().drive(ctypes.byref(plan), ctypes.byref(figures))

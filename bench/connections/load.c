@@ -7,6 +7,7 @@
  * without a check of the certificate. WebSocket frames are masked with zeros, which leaves their bytes as they are.
  */
 #define _GNU_SOURCE
+#include <endian.h>
 #include <errno.h>
 #include <openssl/ssl.h>
 #include <stdint.h>
@@ -18,7 +19,7 @@
 
 #include "clock.h"
 
-enum { MQTT = 1, AMQP = 2 };
+enum { MQTT = 1, AMQP = 2, AMQP10 = 3 };
 enum { READ_AT_ONCE = 1 << 18, KEPT = 1 << 12, EVENTS = 256, FRAME_HEAD = 10 };
 
 struct plan {
@@ -37,10 +38,12 @@ struct plan {
     uint64_t copies;                 /* deliveries of each message */
     SSL **tls;                       /* of publishers, then of consumers; NULL = plain */
     int frames_ws;                   /* bytes come and go in WebSocket frames */
+    int id_at;                       /* AMQP 1.0: where a frame has its delivery-id, four bytes; its tag stands 6 behind */
+    uint32_t *ids;                   /* AMQP 1.0: the next one of each publisher */
 };
 
 struct figures {
-    uint64_t sent, delivered, elapsed_ns, slowest_gap_ns;
+    uint64_t sent, answered, delivered, elapsed_ns, slowest_gap_ns;
 };
 
 struct client {
@@ -143,6 +146,11 @@ static int publish(const struct plan *plan, struct client *client, struct figure
     uint32_t begin = plan->frame_at[client->publisher], end = plan->frame_at[client->publisher + 1];
     uint64_t now = now_ns();
     memcpy(plan->frames + end - plan->size - (plan->protocol == AMQP), &now, 8);
+    if (plan->protocol == AMQP10) {
+        uint32_t number = htobe32(plan->ids[client->publisher]++);
+        memcpy(plan->frames + begin + plan->id_at, &number, 4);
+        memcpy(plan->frames + begin + plan->id_at + 6, &number, 4);
+    }
     figures->sent++;
     return put(client, plan->frames + begin, end - begin);
 }
@@ -240,21 +248,43 @@ static int take(const struct plan *plan, struct figures *figures, struct client 
     return answer_size ? put(client, answer, answer_size) : 0;
 }
 
+/* Bytes of whole frames in p[0, n); the dispositions among them are counted. */
+static size_t take_dispositions(const uint8_t *p, size_t n, int *count) {
+    size_t at = 0;
+    for (;;) {
+        if (n - at < 11) return at;
+        size_t size = (size_t)p[at] << 24 | (size_t)p[at + 1] << 16 | (size_t)p[at + 2] << 8 | p[at + 3];
+        if (n - at < size) return at;
+        *count += p[at + 8] == 0 && p[at + 9] == 0x53 && p[at + 10] == 0x15;
+        at += size;
+    }
+}
+
 static int acknowledged(const struct plan *plan, struct figures *figures, struct client *client, uint8_t *buffer,
                         int more) {
-    ssize_t got = get(client, buffer, READ_AT_ONCE);
+    int whole = 0;
+    if (plan->protocol == AMQP10) memcpy(buffer, client->rest, client->kept);
+    ssize_t got = get(client, plan->protocol == AMQP10 ? buffer + client->kept : buffer, READ_AT_ONCE);
     if (got == 0) return -3;
     if (got < 0) return errno == EAGAIN || errno == EINTR ? 0 : -4;
     if (!plan->closed || !plan->acknowledgement_bytes) return 0;
     client->kept += (uint32_t)got;
-    int whole = (int)(client->kept / (uint32_t)plan->acknowledgement_bytes);
-    client->kept %= (uint32_t)plan->acknowledgement_bytes;
+    if (plan->protocol == AMQP10) {
+        size_t done = take_dispositions(buffer, client->kept, &whole);
+        if (client->kept - done > KEPT) return -5;
+        client->kept -= (uint32_t)done;
+        memcpy(client->rest, buffer + done, client->kept);
+    } else {
+        whole = (int)(client->kept / (uint32_t)plan->acknowledgement_bytes);
+        client->kept %= (uint32_t)plan->acknowledgement_bytes;
+    }
     if (!whole) return 0;
     uint64_t now = now_ns();
     if (client->last_ns && now - client->last_ns > figures->slowest_gap_ns) figures->slowest_gap_ns = now - client->last_ns;
     client->last_ns = now;
     /* One acknowledgement of AMQP may be for several. */
-    if (plan->protocol == AMQP) whole = plan->window;
+    if (plan->protocol != MQTT) whole = plan->window;
+    figures->answered += (uint64_t)whole;
     while (more && whole-- > 0)
         if (publish(plan, client, figures)) return -2;
     return 0;
@@ -288,6 +318,8 @@ int drive(const struct plan *plan, struct figures *figures) {
              * and a broker that has to share a slow machine gets a minute for each. */
             if (!quiet_since) quiet_since = now, end = plan->stop_after ? now : end;
             int missing = plan->stop_after && figures->delivered < figures->sent * plan->copies;
+            int unanswered = plan->closed && plan->acknowledgement_bytes && figures->answered < figures->sent;
+            if (!plan->copies && unanswered && now < patience) goto wait;
             if (!plan->copies || now - quiet_since > (missing ? 60000000000u : 200000000u)) break;
             if (!plan->stop_after && now > patience) break;
         }
@@ -298,6 +330,7 @@ int drive(const struct plan *plan, struct figures *figures) {
                 next = (next + 1) % plan->publishers;
             }
         }
+    wait:;
         struct timespec wait = {0, !plan->closed && more ? 50000 : 1000000};
         int n = epoll_pwait2(poll, events, EVENTS, &wait, NULL);
         for (int i = 0; i < n && !failed; i++) {

@@ -13,7 +13,7 @@ class Row:
     """One load. Payloads have `size` bytes."""
 
     name: str
-    protocol: Literal["mqtt", "amqp"] = "mqtt"
+    protocol: Literal["mqtt", "amqp", "amqp10"] = "mqtt"
     layer: Literal["tcp", "tls", "ws"] = "tcp"
     publishers: int
     consumers: int

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +18,7 @@ from rabbitmq_amqp_python_client import (
     AMQPMessagingHandler,
     ClassicQueueSpecification,
     Connection,
+    ConnectionClosed,
     ConsumerOptions,
     ConsumerSettleStrategy,
     Environment,
@@ -28,6 +31,7 @@ from rabbitmq_amqp_python_client import (
     OffsetSpecification,
     QueueType,
     QuorumQueueSpecification,
+    RecoveryConfiguration,
     StreamConsumerOptions,
     StreamFilterOptions,
     StreamSpecification,
@@ -36,6 +40,7 @@ from rabbitmq_amqp_python_client import (
 from rabbitmq_amqp_python_client.qpid.proton import Delivery
 from rabbitmq_amqp_python_client.qpid.proton.utils import SendException
 
+from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S
 
 
@@ -306,3 +311,26 @@ def test_a_reply_comes_directly(environment: Environment, connection: Connection
         requester.run()
     (reply,) = handler.messages
     assert (bytes(reply.body), reply.correlation_id) == (b"pong", "7")
+
+
+def test_a_publisher_recovers_when_a_killed_gateway_is_back(tmp_path: Path) -> None:
+    with Gateway(tmp_path / "data") as gateway:
+        environment = Environment(
+            uri=f"amqp://guest:guest@127.0.0.1:{gateway.amqp_port}/",
+            recovery_configuration=RecoveryConfiguration(
+                back_off_reconnect_interval=timedelta(seconds=1), MaxReconnectAttempts=60
+            ),
+        )
+        connection = environment.connection()
+        connection.dial()
+        connection.management().declare_queue(QuorumQueueSpecification(name="q"))
+        publisher = connection.publisher(AddressHelper.queue_address("q"))
+        assert publisher.publish(Message(body=b"before")).remote_state == Delivery.ACCEPTED
+        gateway.kill9()
+        gateway.start()
+        # The client notices when it writes, and recovers then; that message may be lost or sent.
+        with suppress(ConnectionClosed, SendException):
+            publisher.publish(Message(body=b"between"))
+        assert publisher.publish(Message(body=b"after")).remote_state == Delivery.ACCEPTED
+        assert bytes(received(environment, "q", 2)[0].body) == b"before"
+        environment.close()

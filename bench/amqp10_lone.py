@@ -72,7 +72,7 @@ def amqp091(port: int) -> Client:
 
 
 class Used(NamedTuple):
-    """What a process used so far, or what a message cost it."""
+    """CPU time and context switches of a process so far, or for one message."""
 
     cpu_us: float
     user_us: float

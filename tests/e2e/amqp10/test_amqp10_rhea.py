@@ -1,4 +1,7 @@
-"""rhea, the client for Node, as it is (`node/amqp10_sources.js`); `gateway/test_node.py` has its work queue."""
+"""rhea, the client for Node, unmodified (`node/amqp10_sources.js`).
+
+`gateway/test_node.py` has its work queue.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,12 @@
-"""Batches to and from files: one gathered write per tick, one positioned read per cold read."""
+"""Batches to and from files: one gathered write per tick, one positioned read per cold read. And names."""
 
 from penstock.log_core.batch._batch import Batch
+
+def exchange(one: bytes, other: bytes) -> bool:
+    """Have two files exchange their names at once; False: one of them is missing, or the system cannot.
+
+    Raises OSError.
+    """
 
 def write_batches(fd: int, batches: list[Batch], offset: int, skip: int = 0) -> int:
     """Write `batches` back to back at `offset`, without their first `skip` bytes; the bytes written.

@@ -1,12 +1,12 @@
 # cython: auto_pickle=False
-"""Batches to and from files: one gathered write per tick, one positioned read per cold read.
+"""Batches to and from files: one gathered write per tick, one positioned read per cold read. And names.
 
 Nothing here decides where in a file something goes. Both directions work on the batches' own memory: what
 is written is what the tail cache keeps, and what is read is checked in place and kept.
 """
 
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EINTR, EINVAL, ENOENT, ENOSYS, errno
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from penstock.log_core.batch._batch cimport (
@@ -25,10 +25,31 @@ cdef extern from "<sys/uio.h>" nogil:
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t pread(int fd, void* buffer, size_t count, int64_t offset)
+    long syscall(long number, int at, const char* source, int to, const char* target, unsigned int flags)
+
+cdef extern from "<sys/syscall.h>":
+    const long SYS_renameat2
+
+cdef extern from "<fcntl.h>":
+    const int AT_FDCWD
 
 cdef enum:
     VECTOR_MAX = 1024                # IOV_MAX of Linux
+    RENAME_EXCHANGE = 2              # the C library may be older than the call
     NOGIL_BYTES = 32768              # a smaller write is over sooner than the interpreter lock is handed back
+
+
+def exchange(bytes one not None, bytes other not None):
+    cdef const char* first = one
+    cdef const char* second = other
+    cdef long failed
+    cdef int code
+    with nogil:
+        failed = syscall(SYS_renameat2, AT_FDCWD, first, AT_FDCWD, second, RENAME_EXCHANGE)
+        code = errno
+    if failed and code not in (ENOENT, EINVAL, ENOSYS):
+        raise OSError(code, os.strerror(code), os.fsdecode(one), None, os.fsdecode(other))
+    return not failed
 
 
 def write_batches(int fd, list batches not None, uint64_t offset, uint64_t skip=0):

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from penstock.log_core.files._io import write_batches
+from penstock.log_core.files._io import exchange, write_batches
 
 __all__ = ["FAILPOINT_STATUS", "Files", "is_full"]
 
@@ -117,6 +117,15 @@ class Files:
     def rename(self, source: Path, target: Path) -> None:
         """Give a file another name, replacing what had it."""
         os.replace(source, target)
+
+    @staticmethod
+    def rename_unsynced(source: Path, target: Path) -> None:
+        """`rename` of a file that was not synced. ext4 would write it to the disk first: that takes a
+        millisecond, and more while the disk is busy. It does not when two files exchange their names."""
+        if exchange(os.fsencode(source), os.fsencode(target)):
+            os.unlink(source)
+        else:
+            os.replace(source, target)
 
     def unlink(self, path: Path) -> None:
         """Remove a file; it may be gone already. Of a link, what it is to goes, too (`places`)."""

@@ -136,7 +136,7 @@ class ReplicatedFiles(Files):
         """Give a file another name, replacing what had it."""
         old, name = self._name(source), self._name(target)
         with self._order:
-            super().rename(source, target)
+            self.rename_unsynced(source, target)
             if old is not None:
                 self._drop(old)
             if name is None:

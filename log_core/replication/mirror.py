@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from penstock.log_core.files.files import Files
 from penstock.log_core.files.layout import Folder
 from penstock.log_core.replication.entries import Entry, Kind
 from penstock.log_core.replication.fence import ReaderFence, Verdict
@@ -98,7 +99,7 @@ class Mirror:
             return
         self._close(name + _PART)
         self._close(name)
-        (self._root / (name + _PART)).replace(self._root / name)
+        Files.rename_unsynced(self._root / (name + _PART), self._root / name)
         self.position.begins[name] = self._parts.pop(name)
         self.position.missing = max(self.position.missing - 1, 0)
 

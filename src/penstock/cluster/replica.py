@@ -37,8 +37,8 @@ _LOOK_S: Final = 0.1
 _NOTE_EACH_S: Final = 1.0
 _TRIM_EACH_S: Final = 5.0
 _LOOK_AT_NODES_S: Final = 5.0
-_LOOK_FIRST_S: Final = 0.5
-"""The same of a new owner, until it has named a standby to be the next one."""
+_LOOK_ALONE_S: Final = 0.5
+"""The same while no standby is there to be the next owner."""
 _LAG_WARN_S: Final = 30.0
 _ANNOUNCED_S: Final = 0.06
 """Standbys read an entry some 25 ms late, and it takes a moment to read on by another client."""
@@ -179,10 +179,9 @@ class Replica:
 
     def _look_at_nodes(self) -> None:
         """A thread of its own, since Kafka may not answer for a while."""
-        alone, next_owner, began = False, "", time.monotonic()
+        alone, next_owner = False, ""
         while True:
-            is_new = not next_owner and time.monotonic() - began < _LOOK_AT_NODES_S
-            ends = self._ends.wait(_LOOK_FIRST_S if is_new else _LOOK_AT_NODES_S)
+            ends = self._ends.wait(_LOOK_AT_NODES_S if next_owner else _LOOK_ALONE_S)
             if ends or self.owner.failed is not None:
                 return
             try:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import StartError
+from penstock.log_core.files._io import exchange
+from penstock.log_core.files.files import Files
 from penstock.log_core.log import Log
 from penstock.log_core.replication.committer import JournalCommitter
 from penstock.log_core.replication.entries import (
@@ -291,3 +293,51 @@ def test_a_damaged_entry_is_refused() -> None:
             decode(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :])
     with pytest.raises(EntryDamaged, match="name"):
         decode(encode(Kind.BEAT, 5, 7, name="x"))
+
+
+def test_a_file_that_is_replaced_without_a_sync_is_whole_at_each_moment(tmp_path: Path) -> None:
+    """Others read a standby's folder while it changes."""
+    source, target = tmp_path / "a.new", tmp_path / "a"
+    target.write_bytes(bytes(100))
+    seen: set[bytes] = set()
+    ends = threading.Event()
+
+    def look() -> None:
+        while not ends.is_set():
+            try:
+                seen.add(target.read_bytes())
+            except FileNotFoundError:
+                seen.add(b"missing")
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    contents = [bytes([number]) * 100 for number in range(200)]
+    for content in contents:
+        source.write_bytes(content)
+        Files.rename_unsynced(source, target)
+    ends.set()
+    reader.join()
+    assert seen <= set(contents) and seen
+    assert target.read_bytes() == contents[-1] and not source.exists()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_file_gets_its_name_where_names_cannot_be_exchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    """Some file systems cannot, and of a new name there is nothing to exchange."""
+    if is_there:
+        monkeypatch.setattr("penstock.log_core.files.files.exchange", lambda one, other: False)
+        (tmp_path / "a").write_bytes(b"old")
+    (tmp_path / "a.new").write_bytes(b"new")
+    Files.rename_unsynced(tmp_path / "a.new", tmp_path / "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"new"
+
+
+def test_an_exchange_that_fails_tells_both_names(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "folder").mkdir()
+    below = str(tmp_path / "a" / "b").encode()
+    with pytest.raises(NotADirectoryError, match="folder"):
+        exchange(below, str(tmp_path / "folder").encode())

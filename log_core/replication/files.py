@@ -2,7 +2,7 @@
 
 The local disk is not synced: a change counts when the journal has kept its entry. Entries are appended after
 the change, in the order of the changes. Files that are made under a name of their own (`NAME.new`) become one
-entry when they get their final name. LOCK, CLEAN, POSITION and `quarantine/` belong to one node alone.
+entry when they get their final name. LOCK, CLEAN, POSITION, OWNER and `quarantine/` belong to one node alone.
 """
 
 from __future__ import annotations

@@ -5,7 +5,9 @@ harmless: each entry sets something, and the repetition ends no earlier than the
 
 A folder whose process was killed is as complete as POSITION says, as long as the machine did not restart
 (`boot`). After a clean stop everything was synced, and `boot` is empty. A folder that was an owner's and was
-not closed may have changes that the journal does not: it must be made anew.
+not closed may have changes that the journal does not: it must be made anew. OWNER, an empty file, says the
+same from the claim on until POSITION is written again: clients wait, and to replace a file may take the disk
+ten milliseconds.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from penstock.lazy_dataclass import dataclass
 __all__ = ["Begin", "Position", "boot_id", "forget_journal", "refuse_replicated"]
 
 NAME: Final = "POSITION"
+_OWNER: Final = "OWNER"
 
 
 def forget_journal(folder: Path) -> bool:
@@ -29,6 +32,7 @@ def forget_journal(folder: Path) -> bool:
     path = folder / NAME
     found = path.exists()
     path.unlink(missing_ok=True)
+    (folder / _OWNER).unlink(missing_ok=True)
     return found
 
 
@@ -93,6 +97,13 @@ class Position:
             if sync:
                 os.fsync(file.fileno())
         new.replace(path)
+        if not self.owner:
+            (folder / _OWNER).unlink(missing_ok=True)
+
+    def begin_to_own(self, folder: Path) -> None:
+        """The folder is an owner's from now on. Raises OSError."""
+        self.owner = True
+        (folder / _OWNER).touch()
 
     @classmethod
     def read(cls, folder: Path) -> Position | None:
@@ -101,6 +112,7 @@ class Position:
         try:
             fields = json.loads(path.read_text())
             found = cls(**fields)
+            found.owner |= (folder / _OWNER).exists()
             found.begins = {name: Begin(*begin) for name, begin in fields["begins"].items()}
         except FileNotFoundError:
             return None

@@ -424,8 +424,9 @@ class Standby:
             return None
         mirror.close()
         position = mirror.position
-        position.owner = True
-        if not self._sends_folder:
-            position.write(self._root)
+        if self._sends_folder:
+            position.owner = True  # it is written when all of the folder was sent
+        else:
+            position.begin_to_own(self._root)
         _LOG.info("claimed", extra=fields(offset=claim, reason=reason))
         return Claimed(claim, sent_at, position, self._sends_folder, self._identity)

@@ -24,11 +24,11 @@ from penstock.log_core.replication.entries import (
 from penstock.log_core.replication.files import ReplicatedFiles
 from penstock.log_core.replication.mirror import Mirror, begin_anew
 from penstock.log_core.replication.owner import Owner, boot_time
-from penstock.log_core.replication.position import Begin, Position
+from penstock.log_core.replication.position import Begin, Position, forget_journal
 from tests.support.journals import MemoryJournal, Partition
 from tests.support.logs import append, durable_feed, fill, keep_house, load_entries, options, settle
 
-LOCAL = {"LOCK", "CLEAN", "POSITION"}
+LOCAL = {"LOCK", "CLEAN", "POSITION", "OWNER"}
 
 
 class Node:
@@ -273,6 +273,28 @@ def test_a_position_is_followed_only_while_it_can_be_true(tmp_path: Path) -> Non
     (tmp_path / "POSITION").write_text("{")
     with pytest.raises(StartError, match="cannot be read"):
         Position.read(tmp_path)
+
+
+def test_a_folder_is_an_owners_from_the_claim_until_it_is_closed(tmp_path: Path) -> None:
+    def follows() -> bool:
+        found = Position.read(tmp_path)
+        return found is not None and found.follows
+
+    position = begin_anew(tmp_path, "test")
+    assert follows()
+    position.begin_to_own(tmp_path)
+    assert not follows()
+    position.write(tmp_path)
+    assert not follows()
+    position.owner = False
+    position.write(tmp_path)
+    assert follows()
+    position.begin_to_own(tmp_path)
+    begin_anew(tmp_path, "test")
+    assert follows()
+    position.begin_to_own(tmp_path)
+    forget_journal(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == []
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../b", "a//b", "a/", ".x", "a/.new", "x" * 256])

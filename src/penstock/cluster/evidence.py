@@ -19,7 +19,7 @@ from typing import Final
 
 __all__ = ["GRACE_S", "HELD_S", "REFUSALS_MIN", "Evidence"]
 
-GRACE_S: Final = 0.25
+GRACE_S: Final = 0.2
 HELD_S: Final = 5.0
 REFUSALS_MIN: Final = 4
 

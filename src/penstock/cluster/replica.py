@@ -147,8 +147,14 @@ class Replica:
         self._note()
 
     def beat_soon(self) -> None:
-        """Give a sign of life in a moment: a standby lost its connection, and may wonder. For any thread."""
-        self._beaten_at = -math.inf
+        """Give a sign of life: a standby lost its connection, and may wonder. For any thread."""
+        now = time.monotonic()
+        if now - self._beaten_at < _LOOK_S:  # whoever connects again and again gets no entry for each time
+            self._beaten_at = -math.inf
+            return
+        self._beaten_at = now
+        with suppress(JournalFailed):
+            self.owner.append(Kind.BEAT, payload=self._beat)
 
     # The thread
 

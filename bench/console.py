@@ -219,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "idle": lambda: idle(folder, chosen.queues, chosen.idle_seconds),
             "pages": lambda: pages(folder, chosen.queues, rounds, seconds),
             "stalls": lambda: console_stalls.stalls(
-                SETTINGS, chosen.queues, rounds, ORDERS, lambda port, path: Api(port).send("GET", path)
+                SETTINGS, chosen.queues, rounds, ORDERS, lambda port, *asked: Api(port).send(*asked)
             ),
             "search": lambda: search(folder, chosen.messages, rounds, seconds),
             "first": lambda: console_pages.first(folder, SETTINGS, chosen.queues, rounds),

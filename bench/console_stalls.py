@@ -29,8 +29,11 @@ _PLACES = (
     *(f"/api/queues/%2F/queue-000000?{_SAMPLES}", "/api/connections?page=1", "/api/policies"),
     *("/v1/vhosts/%2F/streams", "/api/producers/%2F", "/api/queues/%2F?columns=name,messages"),
 )
-Send = Callable[[int, str], object]
-"""Asks for a path on the management listener's port."""
+_RULE = {"pattern": "", "definition": {"dead-letter-exchange": "", "dead-letter-routing-key": "queue-000000"}}
+_WITH_RULE = ("/api/dead-letters/%2F?page=1", "/api/queues?page=1&sort=policy")
+"""Asked for when all queues have a dead-letter exchange by a policy."""
+Send = Callable[[int, str, str, object], object]
+"""Sends a method, a path and a body to the management listener's port."""
 
 
 class _Stepped:
@@ -73,12 +76,14 @@ def stalls(settings: dict[str, str], queues: int, rounds: int, orders: tuple[str
         gc.set_threshold(50_000, 50, 100)
         management = gateway.listener("management")
         sorted_ = [f"/api/queues?page=3&page_size=100&sort={one}&sort_reverse=true" for one in orders]
-        for path in (*sorted_, *_PLACES):
-            send(management, path)
+        for path in (*sorted_, *_PLACES, *_WITH_RULE):
+            if path == _WITH_RULE[0]:
+                send(management, "PUT", "/api/policies/%2F/dead", _RULE)
+            send(management, "GET", path, None)
             longest, whole = [], []
             for _ in range(rounds):
                 steps.clear()
-                send(management, path)
+                send(management, "GET", path, None)
                 longest.append(max(steps))
                 whole.append(sum(steps))
             print(

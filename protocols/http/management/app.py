@@ -25,6 +25,7 @@ from penstock.protocols.http.management.node import (
 from penstock.protocols.http.management.openapi import page as openapi
 from penstock.protocols.http.management.resources import (
     connections,
+    dead_letters,
     exchanges,
     may,
     messages,
@@ -54,6 +55,7 @@ _GROUPS = (
     exchanges,
     connections,
     messages,
+    dead_letters,
     retained,
     publishers,
     users,

@@ -137,10 +137,10 @@ export function Rows({ label, columns, rows, empty = t("There are none.") }) {
 /**
  * A list of the API, a page at a time; filter, order and page are in the page's address. A column is
  * [title, value of a row, "number" or nothing, name to sort by or nothing].
- * @param {{label: string, target: string, columns: any[], search?: string, fields?: Record<string, unknown>}} props
- *   `fields`: of the query, besides those of every list
+ * @param {{label: string, target: string, columns: any[], search?: string, fields?: Record<string, unknown>, empty?: string}} props
+ *   `fields`: of the query, besides those of every list; `empty`: said if there is nothing, filtered or not
  */
-export function List({ label, target, columns, search = t("Filter by name"), fields = {} }) {
+export function List({ label, target, columns, search = t("Filter by name"), fields = {}, empty = "" }) {
   const { query: here } = usePlace();
   const asked = {
     ...fields, page: here.page ?? 1, page_size: PAGE_SIZE, name: here.name, use_regex: here.use_regex,
@@ -165,6 +165,7 @@ export function List({ label, target, columns, search = t("Filter by name"), fie
     ${data && html`
       <p class="quiet" role="status">${t("{n} of {total}", { n: count(data.filtered_count), total: count(data.total_count) })}
         ${data.page_count > 1 && t(", page {page} of {pages}", { page: data.page, pages: data.page_count })}</p>
+      ${data.total_count === 0 && empty && html`<p class="quiet">${empty}</p>`}
       ${data.items.length > 0 && html`
         <div class="scroll" tabindex="0" role="region" aria-label=${label}><table>
           <thead><tr>${columns.map(([title, , kind, name]) => name === undefined

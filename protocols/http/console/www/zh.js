@@ -163,6 +163,7 @@ export default {
   "Number": "编号",
   // pages/dead_letters.js
   "webhook {name}": "Webhook {name}",
+  "{n} more": "另外 {n} 个",
   "Dead letters of {vhost}": "{vhost} 的死信",
   "These queues get what other queues give up: messages that were rejected, expired, or too many.": "这些队列接收其他队列放弃的消息：被拒绝的、已过期的或超出数量上限的消息。",
   "Queues of dead letters": "死信队列",

@@ -445,6 +445,12 @@ SHAPES: Final[Mapping[str, Shape]] = {
         "expires_at": (int, None),
         "may_clear": bool,
     },
+    "DeadLetterQueue": {
+        **dict.fromkeys(("vhost", "name"), str),
+        **dict.fromkeys(("messages", "sources"), int),
+        "from": [str],
+        "webhooks": [str],
+    },
     "Half": {
         **dict.fromkeys(("vhost", "name", "user", "group", "exchange", "routing_key"), str),
         **dict.fromkeys(("id", "size", "prepared_at", "expires_at", "next_check_at"), int),
@@ -609,6 +615,7 @@ LISTS: Final[Mapping[str, Shape]] = {
     "/api/webhooks": Named("Webhook"),
     "/api/webhooks/{vhost}": Named("Webhook"),
     "/api/retained/{vhost}": Named("Retained"),
+    "/api/dead-letters/{vhost}": Named("DeadLetterQueue"),
     "/api/half/{vhost}": Named("Half"),
     "/api/transactions/{vhost}": Named("Transaction"),
     "/api/producers/{vhost}": Named("Producer"),

@@ -3,7 +3,7 @@
 import { html, useState } from "../vendor/preact.js";
 import { path } from "../api.js";
 import { link } from "../location.js";
-import { Action, Loading, Rows, count, post, useLoaded } from "../parts.js";
+import { Action, List, Rows, count, post } from "../parts.js";
 import { Payload } from "../messages.js";
 import { t } from "../words.js";
 
@@ -14,43 +14,21 @@ export default function DeadLetters(props) {
   return props.names.length === 2 ? html`<${One} ...${props} />` : html`<${All} ...${props} />`;
 }
 
-/** Queues that the arguments and policies of other queues lead to: name -> the queues that they come from. */
-function sourcesOf(queues, bindings, hooks) {
-  const sources = new Map();
-  const add = (name, from) => sources.set(name, [...(sources.get(name) ?? []), from]);
-  for (const queue of queues) {
-    const rule = (name) => queue.arguments?.[`x-${name}`] ?? queue.effective_policy_definition?.[name];
-    const exchange = rule("dead-letter-exchange");
-    if (exchange === undefined) continue;
-    const key = rule("dead-letter-routing-key") ?? queue.name;
-    for (const one of bindings)
-      if (one.source === exchange && one.destination_type === "queue" && (exchange !== "" || one.routing_key === key))
-        add(one.destination, queue.name);
-  }
-  for (const hook of hooks) add(`webhook.${hook.name}.dead`, t("webhook {name}", { name: hook.name }));
-  return sources;
-}
-
-/** All queues of a virtual host are asked for, which may be many. */
-const SLOW_MS = 300000;
+const sourcesOf = (one) => [
+  ...one.from, ...(one.sources > one.from.length ? [t("{n} more", { n: count(one.sources - one.from.length) })] : []),
+  ...one.webhooks.map((name) => t("webhook {name}", { name })),
+].join(", ");
 
 function All({ query, vhosts }) {
   const vhost = query.vhost || vhosts[0];
-  const at = (kind) => (vhost === undefined ? null : path(`/api/${kind}`, vhost));
-  const columns = "name,messages,arguments,effective_policy_definition";
-  const queues = useLoaded(vhost === undefined ? null : `${at("queues")}?columns=${columns}`, SLOW_MS);
-  const bindings = useLoaded(at("bindings"), SLOW_MS);
-  const hooks = useLoaded(at("webhooks"), SLOW_MS);
-  const all = queues.data && bindings.data && hooks.data;
-  const sources = all ? sourcesOf(queues.data, bindings.data, hooks.data) : new Map();
-  return html`<div><h1>${t("Dead letters of {vhost}", { vhost })}</h1>
+  return html`<div><h1>${vhost ? t("Dead letters of {vhost}", { vhost }) : t("Dead letters")}</h1>
     <p class="quiet">${t("These queues get what other queues give up: messages that were rejected, expired, or too many.")}</p>
-    <${Loading} of=${queues.error ? queues : bindings.error ? bindings : hooks.error ? hooks : { ...queues, data: all || null }} />
-    ${all && html`<${Rows} label=${t("Queues of dead letters")} rows=${queues.data.filter((one) => sources.has(one.name))}
+    ${vhost !== undefined && html`<${List} label=${t("Queues of dead letters")} target=${path("/api/dead-letters", vhost)}
       empty=${t("No queue of this virtual host has a dead-letter exchange that leads to a queue.")} columns=${[
-        [t("Name"), (one) => html`<a href=${link("dead-letters", [vhost, one.name])}>${one.name}</a>`],
-        [t("Messages"), (one) => count(one.messages), "number"], [t("From"), (one) => sources.get(one.name).join(", ")],
-      ]} />`}</div>`;
+      [t("Name"), (one) => html`<a href=${link("dead-letters", [vhost, one.name])}>${one.name}</a>`, "", "name"],
+      [t("Messages"), (one) => count(one.messages), "number", "messages"],
+      [t("From"), sourcesOf, "", "sources"],
+    ]} />`}</div>`;
 }
 
 function One({ names: [vhost, name] }) {

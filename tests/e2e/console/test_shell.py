@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.brokers import Gateway, free_port
-from tests.support.browser import watched_page
+from tests.support.browser import obstacles, watched_page
 from tests.support.certificates import Authority
 from tests.support.console import leave, publish, sign_in
 from tests.support.management import SETTINGS, Api
@@ -72,6 +72,53 @@ def test_a_gateway_that_is_away_is_said_and_gone_on_with(
             # Neither the page nor its user does anything for that, and the session is the same.
             expect(page.get_by_role("link", name=unique)).to_be_visible()
             expect(page.get_by_role("alert")).to_have_count(0)
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_queue_that_is_deleted_is_said_and_gone_on_from(
+    gateway: Gateway, browser: Browser, api: Api, unique: str, live: bool
+) -> None:
+    path = f"queues/%2F/{unique}"
+    assert api.status("PUT", path, {}) == 201
+    publish(gateway, unique, b"one")
+    with watched_page(browser, f"http://127.0.0.1:{gateway.ports['management']}", refusals=True) as page:
+        sign_in(page, at=f"#/{path}{'?range=0' if live else ''}")
+        main = page.locator("main")
+        deletes = main.get_by_role("button", name="Delete")
+        expect(deletes).to_be_visible()
+        assert api.status("DELETE", path) == 204
+        expect(main.get_by_role("alert")).to_contain_text("it was deleted")
+        # Nothing of it is left that somebody could press, and nobody is signed out.
+        expect(main.get_by_role("button")).to_have_count(0)
+        expect(main.get_by_text("Messages that wait")).to_have_count(0)
+        assert obstacles(page) == []
+        assert api.status("PUT", path, {}) == 201
+        expect(deletes).to_be_visible()
+        expect(main.get_by_role("alert")).to_have_count(0)
+        leave(page)
+    assert api.status("DELETE", path) == 204
+
+
+@pytest.mark.parametrize(
+    ("made", "body", "page_of_it"),
+    [
+        ("exchanges/%2F/{}", {"type": "direct"}, "exchanges/%2F/{}"),
+        ("queues/%2F/{}", {"durable": True, "arguments": {"x-queue-type": "stream"}}, "streams/%2F/{}"),
+        ("users/{}", {"password": "p", "tags": ""}, "users/{}"),
+    ],
+)
+def test_other_things_that_are_deleted_are_said_too(
+    gateway: Gateway, browser: Browser, api: Api, unique: str, made: str, body: object, page_of_it: str
+) -> None:
+    path = made.format(unique)
+    assert api.status("PUT", path, body) == 201
+    with watched_page(browser, f"http://127.0.0.1:{gateway.ports['management']}", refusals=True) as page:
+        sign_in(page, at=f"#/{page_of_it.format(unique)}")
+        main = page.locator("main")
+        expect(main.get_by_role("button", name="Delete")).to_be_visible()
+        assert api.status("DELETE", path) == 204
+        expect(main.get_by_role("alert")).to_contain_text("it was deleted")
+        expect(main.get_by_role("button")).to_have_count(0)
 
 
 def test_over_tls_with_several_workers(tmp_path: Path, browser: Browser) -> None:

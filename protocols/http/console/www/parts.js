@@ -7,6 +7,7 @@ import { language, t, timeLocale } from "./words.js";
 
 const REFRESH_MS = 5000;
 const PAGE_SIZE = 100;
+const NOT_FOUND = 404;
 
 /** Said after an action, so that what is shown is asked for again. */
 const CHANGED = "penstock-changed";
@@ -29,7 +30,9 @@ export function useLoaded(target, everyMs = REFRESH_MS) {
           setState({ target, data, error: null });
         } catch (error) {
           if (gone.signal.aborted) return;
-          setState((before) => ({ target, data: before.target === target ? before.data : null, error }));
+          // What is gone is not shown any more; it comes back if somebody makes it again.
+          const stays = error.status !== NOT_FOUND;
+          setState((before) => ({ target, data: stays && before.target === target ? before.data : null, error }));
         }
       }
       if (!gone.signal.aborted) timer = setTimeout(load, everyMs);
@@ -53,6 +56,8 @@ export function useLoaded(target, everyMs = REFRESH_MS) {
 
 /** The state of what is loaded, where it is not shown yet or not up to date. */
 export function Loading({ of }) {
+  if (of.error?.status === NOT_FOUND)
+    return html`<p class="notice" role="alert">${t("There is nothing of this name, or it was deleted. This page shows it when it comes back.")}</p>`;
   if (of.error) return html`<p class="notice bad" role="alert">${of.error.message}</p>`;
   return of.data === null && of.target !== null ? html`<p class="quiet">${t("Loading …")}</p>` : null;
 }

@@ -46,8 +46,9 @@ function One({ user, names: [vhost, name] }) {
     kind, start, max_deliveries: limit ? Number(limit) : null, dead_letter: dead || null,
   });
   const { data } = found;
+  if (!data) return html`<div><h1>${t("Stream {name}", { name })}</h1><${Loading} of=${found} /></div>`;
   return html`<div><h1>${t("Stream {name}", { name })}</h1><${Loading} of=${found} />
-    ${data && html`<${Cards} rows=${[[t("Messages"), count(data.messages)], [t("First"), count(data.first_offset)], [t("Next"), count(data.next_offset)]]} />
+    <${Cards} rows=${[[t("Messages"), count(data.messages)], [t("First"), count(data.first_offset)], [t("Next"), count(data.next_offset)]]} />
       <${Facts} rows=${[[t("Virtual host"), vhost], [t("Kept for"), data.max_age ?? t("by size only")], [t("Kept bytes"), data.max_bytes == null ? t("any number") : bytes(data.max_bytes)]]} />
       <div class="actions">
         ${mayRead && html`<${Action} label=${t("Add a subscription")} run=${add} fields=${[
@@ -59,7 +60,7 @@ function One({ user, names: [vhost, name] }) {
         ]} />`}
         ${mayDelete && html`<${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })} text=${t("Its messages and its subscriptions are gone.")}
           confirm=${name} run=${() => remove(target)} done=${() => { location.hash = link("streams", [], { vhost }); }} />`}
-      </div>`}
+      </div>
     <h2>${t("Subscriptions")}</h2>
     <${Loading} of=${subscriptions} />
     ${subscriptions.data && html`<${Rows} label=${t("Subscriptions")} rows=${subscriptions.data.subscriptions} columns=${[

@@ -176,6 +176,7 @@ migrate-checks: $(STAMPS)/extras kernels peers  ## move a live RabbitMQ with a m
 .PHONY: link-checks
 link-checks: $(STAMPS)/extras kernels peers  ## shovels and federation with RabbitMQ, bridges to Mosquitto and back, each over 20 kills of either
 	$(BIN)/python -m tests.crash.shovels $(ARGS)
+	$(BIN)/python -m tests.crash.shovels --protocol amqp10
 	$(BIN)/python -m tests.crash.federation
 	$(BIN)/python -m tests.crash.native_shovels
 	$(BIN)/python -m tests.crash.native_shovels --rate

@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.links.amqp.parameters import unmasked
-from penstock.protocols.links.amqp.settings import local_vhosts, shovel_settings
+from penstock.protocols.links.amqp.settings import ShovelSettings, local_vhosts, shovel_settings
 from penstock.protocols.links.federation import Federation
 from penstock.protocols.links.link import Link
 from penstock.protocols.links.local import Local
+from penstock.protocols.links.terms import AMQP10
 from penstock.router.errors import InvalidParameter
 from penstock.router.parameters import Parameter
 
@@ -160,11 +161,22 @@ class Links:
 
             link = NativeShovel(parameter.vhost, parameter.name, settings, user, self._local)
         else:
-            from penstock.protocols.links.amqp.shovel import Shovel
-
-            link = Shovel(parameter.vhost, parameter.name, settings, user, self._local, self._cluster)
+            link = self._shovel_of(settings)(
+                parameter.vhost, parameter.name, settings, user, self._local, self._cluster
+            )
         task = asyncio.get_running_loop().create_task(self._run(link, old))
         self._links[parameter.vhost, parameter.name] = link, task
+
+    @staticmethod
+    def _shovel_of(settings: ShovelSettings) -> type[Shovel]:
+        """The kind of a shovel by AMQP."""
+        if AMQP10 in (settings.source.protocol, settings.destination.protocol):
+            from penstock.protocols.links.amqp10.shovel import Amqp10Shovel
+
+            return Amqp10Shovel
+        from penstock.protocols.links.amqp.shovel import Shovel
+
+        return Shovel
 
     async def _run(self, link: Shovel | NativeShovel, old: asyncio.Task[None] | None) -> None:
         if old is not None:

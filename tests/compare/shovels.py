@@ -1,8 +1,8 @@
 """A shovel between two queues of one broker, penstock beside RabbitMQ: python -m tests.compare.shovels.
 
 Prints messages per second, beside the rate at which they were published, and the CPU time of the broker's
-process. One runs after the other. Exit code 0 if ours moves ten times as many as RabbitMQ's, and by either
-protocol half of what a client publishes in batches.
+process. One runs after the other. Exit code 0 if ours moves ten times as many as RabbitMQ's, also by AMQP
+1.0, and by AMQP 0-9-1 and by the native protocol half of what a client publishes in batches.
 """
 
 from __future__ import annotations
@@ -34,14 +34,26 @@ def _cpu_s(pid: int) -> float:
 
 
 def _measure(
-    name: str, broker: Broker, management_port: int, count: int, size: int, **settings: str | int
+    name: str,
+    broker: Broker,
+    management_port: int,
+    count: int,
+    size: int,
+    *,
+    address: str = "",
+    **settings: str | int,
 ) -> tuple[float, float]:
-    """(messages a second that were published, that the shovel moved)."""
-    source, target = f"{name} from", f"{name} to"
+    """(messages a second that were published, that the shovel moved); by AMQP 1.0 with `address`."""
+    source, target = f"{name}.from", f"{name}.to"
     cpu_s = _cpu_s(broker.pid)
     published = fill(broker.amqp_port, source, count, b"x" * size)
     filled_s = _cpu_s(broker.pid) - cpu_s
-    ends = {"src-uri": "amqp://", "src-queue": source, "dest-uri": "amqp://", "dest-queue": target}
+    ends = {"src-uri": "amqp://", "dest-uri": "amqp://"}
+    if address:
+        ends |= {"src-protocol": "amqp10", "src-address": f"{address}{source}"}
+        ends |= {"dest-protocol": "amqp10", "dest-address": f"{address}{target}"}
+    else:
+        ends |= {"src-queue": source, "dest-queue": target}
     url = f"http://127.0.0.1:{management_port}/api/parameters/shovel/%2F/{name}"
     with Connection(broker.amqp_port) as connection:
         connection.channel()
@@ -73,13 +85,17 @@ def main() -> int:
     )
     parser.add_argument("--size", type=int, default=100, help="of a body, in bytes")
     options = parser.parse_args()
-    plugins = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
+    plugins = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management", "rabbitmq_amqp1_0")
     settings = {**SETTINGS, "native.listen": "127.0.0.1:0"}
     size = options.size
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
         folder = Path(name)
         with RabbitMQ(folder / "rabbitmq", plugins=plugins) as rabbitmq:
-            _, theirs = _measure("rabbitmq", rabbitmq, rabbitmq.management_port, options.messages, size)
+            port, count = rabbitmq.management_port, options.messages
+            _, theirs = _measure("rabbitmq", rabbitmq, port, count, size)
+            uri = f"amqp://guest:guest@127.0.0.1:{rabbitmq.amqp_port}"
+            uris = {"src-uri": uri, "dest-uri": uri}
+            _, theirs_10 = _measure("rabbitmq10", rabbitmq, port, count, size, address="/amq/queue/", **uris)
         with Gateway(folder / "penstock", settings=settings) as gateway:
             # More of them, since the time until the first one counts, too.
             port, count = gateway.ports["management"], 40 * options.messages
@@ -87,14 +103,17 @@ def main() -> int:
             published, ours = _measure("penstock", gateway, port, count, size)
             narrow = {"src-prefetch-count": _UNDER_WAY}
             _, as_theirs = _measure("prefetch", gateway, port, count, size, **narrow)
+            _, ours_10 = _measure("penstock10", gateway, port, 4 * options.messages, size, address="/queues/")
             protocol = {"src-protocol": "penstock", "dest-protocol": "penstock"}
             uris = {"src-uri": uri, "dest-uri": uri}
             filled, batches = _measure("native", gateway, port, count, size, **protocol, **uris)
     print(
         f"AMQP: {ours / theirs:.1f} times RabbitMQ's, {as_theirs / theirs:.1f} times with its prefetch; "
+        f"AMQP 1.0: {ours_10 / theirs_10:.1f} times; "
         f"of publishing: AMQP {ours / published:.2f}, native {batches / filled:.2f}"
     )
-    return 0 if ours >= 10 * theirs and ours >= published / 2 and batches >= filled / 2 else 1
+    many = ours >= 10 * theirs and ours_10 >= 10 * theirs_10
+    return 0 if many and ours >= published / 2 and batches >= filled / 2 else 1
 
 
 if __name__ == "__main__":

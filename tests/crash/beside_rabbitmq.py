@@ -28,6 +28,7 @@ def command(
     settings: Mapping[str, str],
     messages: int,
     plugins: tuple[str, ...] = (),
+    protocols: tuple[str, ...] = (),
 ) -> int:
     """Run `run(rabbitmq, gateway, messages=, kills=, seed=)` with the options given; the exit code.
 
@@ -37,13 +38,17 @@ def command(
         settings: Of the gateway.
         messages: The default of --messages.
         plugins: Of RabbitMQ.
+        protocols: Those of which --protocol chooses one, by default the first; `run` gets `protocol=`, too.
 
     """
     parser = argparse.ArgumentParser(prog=f"python -m tests.crash.{name}")
     parser.add_argument("--messages", type=int, default=messages)
     parser.add_argument("--kills", type=int, default=20, help="of RabbitMQ and the gateway in turn")
     parser.add_argument("--seed", type=int, default=1)
+    if protocols:
+        parser.add_argument("--protocol", choices=protocols, default=protocols[0])
     options = parser.parse_args()
+    chosen = {"protocol": options.protocol} if protocols else {}
     with tempfile.TemporaryDirectory(prefix=f"penstock-{name}-") as place:
         folder = Path(place)
         with (
@@ -52,7 +57,14 @@ def command(
         ):
             # The port of the management API stays over a restart.
             gateway.settings["management.listen"] = f"127.0.0.1:{gateway.ports['management']}"
-            report = run(rabbitmq, gateway, messages=options.messages, kills=options.kills, seed=options.seed)
+            report = run(
+                rabbitmq,
+                gateway,
+                messages=options.messages,
+                kills=options.kills,
+                seed=options.seed,
+                **chosen,
+            )
             if not report.ok:
                 print(gateway.log_tail(100))
     print(report)

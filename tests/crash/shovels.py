@@ -1,8 +1,9 @@
-"""Shovels over kills: python -m tests.crash.shovels [--messages N] [--kills N].
+"""Shovels over kills: python -m tests.crash.shovels [--protocol amqp10] [--messages N] [--kills N].
 
 A publisher fills a queue of RabbitMQ. A shovel of the gateway takes its messages into the gateway, a second
 one brings them back into another queue of RabbitMQ. Both brokers are killed and started again meanwhile. Then
-each confirmed message must have arrived. Exit code 0 only when that holds.
+each confirmed message must have arrived. With --protocol amqp10 both ends of the first shovel speak AMQP 1.0,
+and of the second one the end at RabbitMQ. Exit code 0 only when each has arrived.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def put(api: Api, name: str, **value: Any) -> None:
     assert api.status("PUT", f"parameters/shovel/%2F/{name}", {"value": settings}) == 201
 
 
-def run(rabbitmq: RabbitMQ, gateway: Gateway, *, messages: int, kills: int, seed: int) -> Report:
+def run(
+    rabbitmq: RabbitMQ, gateway: Gateway, *, messages: int, kills: int, seed: int, protocol: str
+) -> Report:
     """Both brokers run; see the module."""
     chance = random.Random(seed)
     there, back = Queue("there", rabbitmq, rabbitmq), Queue("back", rabbitmq, rabbitmq)
@@ -61,8 +64,19 @@ def run(rabbitmq: RabbitMQ, gateway: Gateway, *, messages: int, kills: int, seed
             connection.call(1, commands.Queue.Declare(queue=queue.name, durable=True))
     api = Api(gateway)
     uri = f"amqp://guest:guest@127.0.0.1:{rabbitmq.amqp_port}"
-    put(api, "in", src_uri=uri, src_queue="there", dest_uri="amqp://", dest_queue="here")
-    put(api, "out", src_uri="amqp://", src_queue="here", dest_uri=uri, dest_queue="back")
+    with Connection(gateway.amqp_port) as connection:
+        connection.channel()
+        connection.call(1, commands.Queue.Declare(queue="here", durable=True))
+    first = {"src_queue": "there", "dest_queue": "here"}
+    second = {"dest_queue": "back"}
+    if protocol == "amqp10":
+        first = {
+            **{"src_protocol": protocol, "src_address": "/amq/queue/there"},
+            **{"dest_protocol": protocol, "dest_address": "/queues/here"},
+        }
+        second = {"dest_protocol": protocol, "dest_address": "/amq/queue/back"}
+    put(api, "in", src_uri=uri, dest_uri="amqp://", **first)
+    put(api, "out", src_uri="amqp://", src_queue="here", dest_uri=uri, **second)
     api.close()
     publisher = Client([there], Publisher(), confirms=True)
     began = time.monotonic()
@@ -104,7 +118,9 @@ def run(rabbitmq: RabbitMQ, gateway: Gateway, *, messages: int, kills: int, seed
 
 def main() -> int:
     """Run the command line."""
-    return command("shovels", run, settings=SETTINGS, messages=100_000)
+    plugins = ("rabbitmq_amqp1_0",)
+    protocols = ("amqp091", "amqp10")
+    return command("shovels", run, settings=SETTINGS, messages=100_000, plugins=plugins, protocols=protocols)
 
 
 if __name__ == "__main__":

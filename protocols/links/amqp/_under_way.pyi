@@ -21,5 +21,7 @@ class UnderWay:
             ValueError: they are no frames of AMQP.
 
         """
+    def accepted(self, first: int, last: int) -> None:
+        """Messages `first` to `last`, counted from 1, are confirmed, in words of another protocol."""
     def settled(self) -> tuple[int, int]:
         """The last tag up to which all are confirmed since the last call, and how many these are; or 0, 0."""

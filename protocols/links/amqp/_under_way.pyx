@@ -97,6 +97,11 @@ cdef class UnderWay:
                 self.others.append((start[at], start[at:end]))
             at = end
 
+    def accepted(self, uint64_t first, uint64_t last):
+        cdef uint64_t number
+        for number in range(first, min(last, self._published) + 1):
+            self._confirm(number, False)
+
     cdef void _confirm(self, uint64_t number, bint multiple) noexcept:
         """A number that was never published confirms nothing."""
         if number > self._published or number <= self._reached:

@@ -31,6 +31,7 @@ from penstock.protocols.links.amqp.uri import Uri, masked, parse_uri
 from penstock.protocols.links.amqp.wire import CHANNEL, Closed, Connection
 from penstock.protocols.links.errors import LinkError
 from penstock.protocols.links.link import Link
+from penstock.protocols.links.terms import AMQP
 
 if TYPE_CHECKING:
     from penstock.protocols.links.local import Local
@@ -40,6 +41,7 @@ __all__ = ["Shovel"]
 _FORWARDED: Final = (
     "src_uri",
     "dest_uri",
+    "src_address",
     "src_queue",
     "src_exchange",
     "src_exchange_key",
@@ -84,15 +86,19 @@ class Shovel(Link):
         """Messages left until it is over; None: it never is."""
         self.lag: int | None = None
         """Messages that wait at the source, when they were last counted."""
-        self._mover: Mover | None = None
+        self._end: Callable[[], None] | None = None
+        """Ends the run, while there is one."""
         self._progress: Progress | None = None
 
     def facts(self) -> Mapping[str, Any]:
         source, destination = self.settings.source, self.settings.destination
+        by_exchange = source.queue is None and source.protocol == AMQP
         optional = {
+            "src_address": source.address or None,
             "src_queue": source.queue,
-            "src_exchange": source.exchange if source.queue is None else None,
-            "src_exchange_key": source.key if source.queue is None else None,
+            "src_exchange": source.exchange if by_exchange else None,
+            "src_exchange_key": source.key if by_exchange else None,
+            "dest_address": destination.address or None,
             "dest_queue": destination.queue,
             "dest_exchange": destination.exchange,
             "dest_exchange_key": destination.key,
@@ -100,9 +106,9 @@ class Shovel(Link):
         src_uri, dest_uri = (masked(uri).partition("?")[0] for uri in self._ends)
         return {
             "src_uri": src_uri,
-            "src_protocol": "amqp091",
+            "src_protocol": source.protocol,
             "dest_uri": dest_uri,
-            "dest_protocol": "amqp091",
+            "dest_protocol": destination.protocol,
             **{name: one for name, one in optional.items() if one is not None},
             "ack_mode": self.settings.ack_mode,
             "remaining": "unlimited" if self.remaining is None else self.remaining,
@@ -183,7 +189,7 @@ class Shovel(Link):
     async def _move(self, source: End, target: End, queue: str) -> None:
         destination = self.settings.destination
         progress = Progress(self._moved, self._waiting)
-        self._mover = mover = Mover(
+        mover = Mover(
             source,
             target,
             _relay(destination, self._change(target.connection.frame_max), self.remaining),
@@ -194,12 +200,12 @@ class Shovel(Link):
             consumer_tag=_CONSUMER,
             no_place=f"destination: there is no queue '{destination.queue}' any more",
         )
-        self._progress = progress
+        self._progress, self._end = progress, mover.end
         try:
             mover.consume()
             await mover.run()
         finally:
-            self._mover = None
+            self._end = None
             progress.pending = 0
 
     def _waiting(self, count: int) -> None:
@@ -209,8 +215,8 @@ class Shovel(Link):
         self.counts.forwarded += count
         if self.remaining is not None:
             self.remaining -= count
-            if self.remaining <= 0 and self._mover is not None:
-                self._mover.end()
+            if self.remaining <= 0 and self._end is not None:
+                self._end()
 
     def _change(self, frame_max: int) -> Callable[[bytes, bool], bytes] | None:
         changes = self._changes()

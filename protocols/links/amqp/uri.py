@@ -34,6 +34,9 @@ _PARAMETERS: Final = frozenset(
         "fail_if_no_peer_cert",
         "depth",
         "password",
+        # Of AMQP 1.0 alone.
+        "idle_time_out",
+        "sasl",
     }
 )
 _PASSWORD: Final = re.compile(r"(?<=://)([^/?#@]*?):([^/?#]*)@")

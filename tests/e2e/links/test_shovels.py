@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pika
 import pytest
@@ -15,10 +14,9 @@ from tests.support.brokers import Gateway
 from tests.support.certificates import Authority
 from tests.support.data_plane import until
 from tests.support.management import SETTINGS, Api
+from tests.support.shovels import Channel, fill, put, state, take
 
 pytestmark = pytest.mark.penstock_only("this is about the management API of penstock")
-
-Channel = pika.adapters.blocking_connection.BlockingChannel
 
 
 @pytest.fixture(scope="module")
@@ -48,40 +46,6 @@ def api(gateway: Gateway) -> Iterator[Api]:
 def channel(gateway: Gateway) -> Iterator[Channel]:
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
         yield connection.channel()
-
-
-def put(api: Api, name: str, **value: Any) -> None:
-    settings = {key.replace("_", "-"): one for key, one in value.items()}
-    answer = api.send("PUT", f"parameters/shovel/%2F/{name}", {"value": settings})
-    assert answer.status_code in (201, 204), answer.text
-
-
-def fill(channel: Channel, queue: str, count: int, **properties: Any) -> None:
-    channel.queue_declare(queue, durable=True)
-    for number in range(count):
-        channel.basic_publish("", queue, b"%d" % number, pika.BasicProperties(**properties))
-
-
-def take(channel: Channel, queue: str, count: int) -> list[tuple[Any, bytes]]:
-    """So many messages of a queue that is made, or will be."""
-    found: list[tuple[Any, bytes]] = []
-    channel.queue_declare(queue, durable=True)
-
-    def took() -> bool:
-        while len(found) < count:
-            _, properties, body = channel.basic_get(queue, auto_ack=True)
-            if properties is None:
-                return False
-            found.append((properties, body))
-        return True
-
-    until(took)
-    return found
-
-
-def state(api: Api, name: str) -> dict[str, Any]:
-    shown: dict[str, Any] = api.get(f"shovels/vhost/%2F/{name}")
-    return shown
 
 
 def test_messages_move_in_order_with_their_properties(
@@ -257,10 +221,10 @@ def test_shovels_are_kept_and_go_with_definitions(tmp_path: Path, unique: str) -
             "vhost": "/",
             "component": "shovel",
             "name": "w",
-            "value": {**value, "src-protocol": "amqp10"},
+            "value": {**value, "src-protocol": "local"},
         }
         answer = api.send("POST", "definitions", {"parameters": [wrong]})
-        assert answer.status_code == 400 and "amqp10 is not supported" in answer.json()["reason"]
+        assert answer.status_code == 400 and "local is not supported" in answer.json()["reason"]
         assert api.status("DELETE", "vhosts/%2F") == 204
         assert api.get("shovels") == []
         assert "guest:guest" not in gateway.log_text()

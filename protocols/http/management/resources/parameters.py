@@ -14,9 +14,9 @@ from penstock.protocols.http.management.context import Management, absent, table
 from penstock.protocols.http.server.messages import HttpError, Request, Response
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.links.amqp.parameters import shown
-from penstock.protocols.links.amqp.settings import shovel_schemas
 from penstock.protocols.links.amqp.upstreams import set_schema, upstream_schema
 from penstock.protocols.links.federation import UPSTREAM_SET
+from penstock.protocols.links.terms import shovel_schemas
 from penstock.router.arguments import decode_table, encode_table
 from penstock.router.parameters import Parameter
 from penstock.router.rows import row_key

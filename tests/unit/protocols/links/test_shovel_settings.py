@@ -10,7 +10,8 @@ import jsonschema_rs
 import pytest
 
 from penstock.protocols.links.amqp.parameters import shown, unmasked
-from penstock.protocols.links.amqp.settings import local_vhosts, shovel_schemas, shovel_settings
+from penstock.protocols.links.amqp.settings import local_vhosts, shovel_settings
+from penstock.protocols.links.terms import shovel_schemas
 
 _LEAST = {"src-uri": "amqp://", "src-queue": "q", "dest-uri": "amqp://u:secret@h"}
 
@@ -50,6 +51,23 @@ def test_all_names() -> None:
     assert local_vhosts(made) == {"/", "v"}
 
 
+def test_terms_of_amqp_10() -> None:
+    made = shovel_settings(
+        {
+            **_BOTH_10,
+            "src-delete-after": 5,
+            "dest-properties": {"subject": "s"},
+            "dest-application-properties": {"a": "b"},
+            "dest-message-annotations": {"x-a": "b"},
+            "dest-add-forward-headers": True,
+        }
+    )
+    assert (made.source.protocol, made.source.address) == ("amqp10", "/queues/q")
+    assert (made.destination.protocol, made.destination.address) == ("amqp10", "/queues/r")
+    assert made.destination.properties == {"subject": "s"} and made.destination.annotations == {"x-a": "b"}
+    assert made.destination.application_properties == {"a": "b"} and made.source.delete_after == 5
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -58,8 +76,10 @@ def test_all_names() -> None:
         ({"dest-uri": "amqp://u:secret@h:x"}, "dest-uri not a valid URI"),
         ({"src-exchange": "e"}, "Cannot specify 'src-exchange' and 'src-queue'"),
         ({"dest-queue": "q", "dest-exchange": "e"}, "Cannot specify 'dest-exchange' and 'dest-queue'"),
-        ({"src-protocol": "amqp10"}, "src-protocol amqp10 is not supported by shovels here: use amqp091"),
-        ({"dest-protocol": "mqtt"}, "dest-protocol should be amqp091"),
+        ({"src-protocol": "local"}, "src-protocol local is not supported by shovels here: use amqp091"),
+        ({"src-protocol": "amqp10"}, 'Key "src-address" not found in <<"shovel">>'),
+        ({"src-protocol": "amqp10", "src-address": "/queues/q"}, "Unrecognised terms [src-queue]"),
+        ({"dest-protocol": "mqtt"}, "dest-protocol should be amqp091, amqp10 or penstock"),
         ({"ack-mode": "often"}, "ack-mode should be one of on-confirm, on-publish, no-ack"),
         ({"src-prefetch-count": 0}, "src-prefetch-count should be a number from 1 to 65535"),
         ({"src-delete-after": "soon"}, "src-delete-after should be never, queue-length or a number"),
@@ -104,6 +124,16 @@ _NATIVE = {
     "dest-uri": ["penstocks://h"],
     "dest-queue": "q",
 }
+_BOTH_10 = {
+    "src-protocol": "amqp10",
+    "src-uri": "amqp://",
+    "src-address": "/queues/q",
+    "dest-protocol": "amqp10",
+    "dest-uri": "amqp://h",
+    "dest-address": "/queues/r",
+}
+_FROM_10 = {**_BOTH_10, "dest-protocol": "amqp091", "dest-queue": "q"}
+del _FROM_10["dest-address"]
 _VALUES: dict[str, Sequence[Any]] = {
     **dict.fromkeys(("src-protocol", "dest-protocol"), ("amqp091", "penstock", "amqp10", "local", "mqtt", 1)),
     **dict.fromkeys(
@@ -117,6 +147,10 @@ _VALUES: dict[str, Sequence[Any]] = {
     "reconnect-delay": [0, 5.5, -1],
     "dest-add-forward-headers": [True, 1],
     "dest-publish-properties": [{"type": "t"}, {"type": 1}, {"none": 1}],
+    **dict.fromkeys(("src-address", "dest-address"), ("/queues/a", 1)),
+    "dest-properties": [{"subject": "s"}, {"subject": 1}, {"color": "c"}],
+    "dest-application-properties": [{"a": "b"}, {"a": 1}],
+    "dest-message-annotations": [{"x-a": "b"}, 1],
     "unknown": [1],
 }
 
@@ -132,7 +166,7 @@ def _is_taken(value: dict[str, Any]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("whole", [_LEAST, _NATIVE])
+@pytest.mark.parametrize("whole", [_LEAST, _NATIVE, _BOTH_10, _FROM_10])
 def test_the_schema_takes_what_is_taken(whole: dict[str, Any]) -> None:
     """Each value that differs from a good one in at most two terms."""
     fits = jsonschema_rs.validator_for({"anyOf": shovel_schemas()})

@@ -1,0 +1,4 @@
+"""Shovels with AMQP 1.0 at one end or both: the client, its links, and the ends by 0-9-1 beside them.
+
+Messages are those of AMQP 1.0 inside: an end by 0-9-1 translates them. Read `shovel` first.
+"""

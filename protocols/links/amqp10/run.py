@@ -1,0 +1,187 @@
+"""Moves messages of AMQP 1.0 from an open source to an open destination, until one of them is lost.
+
+Both may be links of AMQP 1.0, or ends by 0-9-1 that translate. See `amqp/mover`, its twin for 0-9-1 alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from penstock.protocols.amqp10.codec.errors import Amqp10Error
+from penstock.protocols.links.amqp._under_way import UnderWay
+from penstock.protocols.links.amqp.mover import Progress
+from penstock.protocols.links.errors import LinkError
+
+if TYPE_CHECKING:
+    from penstock.protocols.links.amqp.settings import AckMode
+
+__all__ = ["FromSource", "Refused", "Run", "ToTarget", "failed"]
+
+_LOOK_S: Final = 5.0
+"""Between two looks at how many messages wait at the source."""
+
+
+class FromSource(Protocol):
+    """Where messages come from. Its errors are those of a connection."""
+
+    waiting: int | None
+    """Messages that wait there, when it was last told; None: it never was."""
+
+    async def take(self) -> list[tuple[int, bytes]]:
+        """The next messages, with their numbers there."""
+
+    def settle(self, number: int, count: int, /) -> None:
+        """Settle the messages up to this one, which are `count`."""
+
+    def look(self) -> None:
+        """Ask how many messages wait."""
+
+    async def drain(self) -> None:
+        """Wait until it takes more."""
+
+
+class ToTarget(Protocol):
+    """Where messages go. Its errors are those of a connection, or LinkError when it refuses one."""
+
+    async def publish(self, payloads: list[bytes], /) -> None:
+        """Send messages."""
+
+    async def take(self, under_way: UnderWay, /) -> None:
+        """Take the next confirms. Raises Refused when all that came was looked at."""
+
+
+class Refused(LinkError):
+    """The destination refuses a message, maybe sooner than it accepts others that were sent before."""
+
+    def __init__(self, message: str, before: int) -> None:
+        super().__init__(message)
+        self.before = before
+        """How many messages were sent before that one."""
+
+
+def failed(end: str, error: Exception) -> LinkError:
+    """The error of an end when its connection failed, or it refused something."""
+    if isinstance(error, LinkError):
+        return error if error.message.startswith(end) else LinkError(f"{end}: {error.message}")
+    return LinkError(f"{end}: the connection is lost: {getattr(error, 'strerror', None) or error}")
+
+
+class Run:
+    """See the module."""
+
+    def __init__(
+        self,
+        source: FromSource,
+        target: ToTarget,
+        add: Callable[[bytes], bytes],
+        *,
+        mode: AckMode,
+        left: int | None,
+        progress: Progress,
+    ) -> None:
+        """A run that `run` begins.
+
+        Args:
+            source: Open.
+            target: Open.
+            add: From a message to the message as it is sent. Raises Amqp10Error.
+            mode: When a message is settled at the source.
+            left: Messages that may still be moved; None = all.
+            progress: Told of what happens.
+
+        """
+        self._source = source
+        self._target = target
+        self._add = add
+        self._mode = mode
+        self._left = left
+        self._progress = progress
+        self._under_way = UnderWay()
+        self._refusal: Refused | None = None
+        """Nothing is sent any more, and what was sent before that message is waited for."""
+        self._over = asyncio.Event()
+
+    def end(self) -> None:
+        """Let `run` return."""
+        self._over.set()
+
+    async def run(self) -> None:
+        """Until `end`. Raises LinkError: an end refuses something, or is lost."""
+        async with asyncio.TaskGroup() as tasks:
+            ends = [tasks.create_task(one()) for one in (self._take, self._take_confirms, self._look)]
+            await self._over.wait()
+            for task in ends:
+                task.cancel()
+
+    async def _take(self) -> None:
+        """Send what comes from the source."""
+        while True:
+            try:
+                got = await self._source.take()
+            except (LinkError, OSError) as error:
+                raise failed("source", error) from None
+            if self._source.waiting is not None:
+                self._progress.waiting(self._source.waiting)
+            if self._left is not None:
+                # A source by 0-9-1 gives more than is wanted: the rest goes back with its connection.
+                got = got[: self._left]
+                self._left -= len(got)
+            if got and self._refusal is None:
+                await self._move(got)
+
+    async def _move(self, got: list[tuple[int, bytes]]) -> None:
+        if self._mode == "on-confirm":
+            for number, _ in got:
+                self._under_way.published(number, 1)
+            self._progress.pending = len(self._under_way)
+        try:
+            await self._target.publish([self._added(payload) for _, payload in got])
+        except (LinkError, OSError) as error:
+            raise failed("destination", error) from None
+        if self._mode == "on-confirm":
+            return
+        if self._mode == "on-publish":
+            await self._settle(got[-1][0], len(got))
+        self._progress.moved(len(got))
+
+    def _added(self, payload: bytes) -> bytes:
+        try:
+            return self._add(payload)
+        except Amqp10Error as error:
+            raise LinkError(f"source: a message that cannot be read: {error.message}") from None
+
+    async def _settle(self, number: int, count: int) -> None:
+        try:
+            self._source.settle(number, count)
+            await self._source.drain()
+        except OSError as error:
+            raise failed("source", error) from None
+
+    async def _take_confirms(self) -> None:
+        """Settle at the source what the destination has accepted."""
+        settled = 0
+        while self._refusal is None or settled < self._refusal.before:
+            try:
+                await self._target.take(self._under_way)
+            except Refused as error:
+                if self._refusal is None or error.before < self._refusal.before:
+                    self._refusal = error
+            except (LinkError, OSError) as error:
+                raise failed("destination", error) from None
+            number, count = self._under_way.settled()
+            self._progress.pending = len(self._under_way)
+            if count:
+                settled += count
+                await self._settle(number, count)
+                self._progress.moved(count)
+        raise failed("destination", self._refusal)
+
+    async def _look(self) -> None:
+        while True:
+            try:
+                self._source.look()
+            except OSError as error:
+                raise failed("source", error) from None
+            await asyncio.sleep(_LOOK_S)

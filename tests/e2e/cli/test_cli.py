@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,8 @@ import pika
 import pytest
 
 from tests.compare.rabbitmqctl import declare, recorded
-from tests.support.brokers import ROOT, Gateway
+from tests.support.brokers import Gateway
+from tests.support.commands import run_here
 from tests.support.management import SETTINGS
 
 pytestmark = pytest.mark.penstock_only("this is about the command penstock")
@@ -34,15 +33,7 @@ def penstock(
     """Run a command; it must end with `code`."""
     if gateway is not None:
         url = f"http://guest:guest@127.0.0.1:{gateway.ports['management']}"
-    done = subprocess.run(
-        [sys.executable, "-m", "penstock", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PENSTOCK_URL": url},
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_here(*words, text=text, environment={"PENSTOCK_URL": url})
     assert done.returncode == code, (words, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
     return done

@@ -58,6 +58,9 @@ RUN = {
 _COMMANDS = "|".join(sorted(map(re.escape, MODULES), key=len, reverse=True))
 _IN_TEXT = re.compile(rf"\bpenstock ((?:{_COMMANDS})\b(?! \w+ed\b)[^`\"'();,:]*)")
 
+_MAY_RECOMMEND = re.compile(r"penstock[^.\w]|\bcommand\(")
+"""Matches the source of each module with such a text: others need not be parsed."""
+
 
 def strings(tree: ast.Module) -> Iterator[str]:
     """The strings of a module that are no docstrings."""
@@ -92,7 +95,9 @@ def recommended() -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in FOLDERS:
         for file in sorted((ROOT / folder).rglob("*.py")):
-            tree = ast.parse(file.read_text())
+            if not _MAY_RECOMMEND.search(source := file.read_text()):
+                continue
+            tree = ast.parse(source)
             texts = [*calls(tree), *(match[1] for text in strings(tree) for match in _IN_TEXT.finditer(text))]
             for text in (" ".join(text.split()) for text in texts):
                 # Such a command alone is a name, as in "no file of a penstock log".

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import (
@@ -204,6 +205,7 @@ def test_requests_made_from_the_document_find_what_it_says(
         timeout=60,
     )
     epoch = str(post("producers", {"name": "p"})["epoch"])
+    session = requests.Session()
     statuses: set[int] = set()
 
     @settings(
@@ -243,7 +245,7 @@ def test_requests_made_from_the_document_find_what_it_says(
             case.query = {"txn": NAMES["transaction"], **named}
             case.headers = {}
         case.path_parameters = {name: NAMES[name] for name in case.path_parameters}
-        answer = case.call(auth=("guest", "guest"), timeout=60)
+        answer = case.call(session=session, auth=("guest", "guest"), timeout=60)
         statuses.add(answer.status_code)
         assert not unexplained(answer), (case.body, case.query, case.headers, answer.text)
         case.validate_response(
@@ -259,6 +261,7 @@ def test_requests_made_from_the_document_find_what_it_says(
     try:
         run()
     finally:
+        session.close()
         client.close()
     # Generated requests also succeed, except where handles and positions cannot be generated.
     assert path.endswith(NEEDS_HANDLES) or any(status < 300 for status in statuses), statuses

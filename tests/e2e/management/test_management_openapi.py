@@ -11,6 +11,7 @@ from urllib.parse import quote
 import httpx
 import jsonschema_rs
 import pytest
+import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import (
@@ -131,9 +132,10 @@ def test_requests_made_from_the_document_are_taken(document: Any, gateway: Gatew
     api = Api(gateway)
     api.send("PUT", "queues/%2F/q", {"durable": True})
     words, faults, refused, cases = str(document), list[Any](), list[Any](), 0
+    session = requests.Session()
     for path, item in document["paths"].items():
         for method in sorted(item.keys() - {"parameters"}):
-            for body, answer in _tried(api, schema[path][method.upper()], item[method]):
+            for body, answer in _tried(api, session, schema[path][method.upper()], item[method]):
                 cases += 1
                 # Checks of health say by 503 that something is not as it should be.
                 if answer.status_code >= 500 and not path.startswith("/api/health/"):
@@ -145,12 +147,13 @@ def test_requests_made_from_the_document_are_taken(document: Any, gateway: Gatew
                     continue
                 if not any(why in reason and said in words for why, said in EXPLAINED.items()):
                     refused.append((method, path, body, reason))
+    session.close()
     api.close()
     assert faults == [], f"{len(faults)} of {cases} requests were too much for the gateway"
     assert refused == [], f"{[one[1::2] for one in refused]}; {len(refused)} of {cases} requests were refused"
 
 
-def _tried(api: Api, operation: Any, described: Any) -> list[tuple[Any, Any]]:
+def _tried(api: Api, session: requests.Session, operation: Any, described: Any) -> list[tuple[Any, Any]]:
     """The bodies or queries, and the answers, of requests for one operation."""
     found: list[tuple[Any, Any]] = []
 
@@ -170,7 +173,7 @@ def _tried(api: Api, operation: Any, described: Any) -> list[tuple[Any, Any]]:
             case.body["users"] = ["fuzz"]
         case.path_parameters = {name: NAMES[name] for name in case.path_parameters}
         case.headers = {}
-        answer = case.call(auth=("guest", "guest"), timeout=LIMIT_S)
+        answer = case.call(session=session, auth=("guest", "guest"), timeout=LIMIT_S)
         case.validate_response(
             answer, checks=[status_code_conformance, content_type_conformance, response_schema_conformance]
         )

@@ -11,6 +11,7 @@ import pytest
 
 import penstock
 import penstock.sync
+from penstock.sdk.consuming.consumer import Consumer
 from penstock.sdk.consuming.topics import TopicsConsumer
 from penstock.testing import Gateway
 
@@ -65,6 +66,22 @@ async def test_no_topic_keeps_the_others_waiting(client: penstock.Client) -> Non
         while sum(consumer.waiting for consumer in both._consumers) < 400 or not both._consumers[1].waiting:
             await asyncio.sleep(0.001)
         assert {(await take(both, 1))[0][0] for _ in range(2)} == {"much", "little"}
+
+
+async def test_a_topic_that_is_found_while_messages_are_received_is_consumed(
+    client: penstock.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with client.subscribe_topics(re.compile(r"\w+\.orders"), "s", look_s=0.001) as orders:
+        opened = Consumer.open
+
+        async def opened_in_a_receive(self: Consumer[Any]) -> Consumer[Any]:
+            found = await opened(self)
+            assert await orders.receive_many(1, 0) == []
+            return found
+
+        monkeypatch.setattr(Consumer, "open", opened_in_a_receive)
+        await publish(client, **{"eu.orders": [b"1"]})
+        assert await take(orders, 1) == [("eu.orders", b"1")]
 
 
 async def test_a_pattern_follows_topics_that_come_and_go(client: penstock.Client) -> None:

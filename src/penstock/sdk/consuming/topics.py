@@ -156,7 +156,8 @@ class TopicsConsumer(CombinedConsumer[T]):
                 known = set(self.topics)
                 for topic in await self._matching():
                     if topic not in known:
-                        self._consumers.append(await self._consumer(topic, "earliest").open())
+                        consumer = await self._consumer(topic, "earliest").open()
+                        self._consumers.append(consumer)  # `_there` has made another list meanwhile
                         self._changed()
             except ClientError as error:
                 if not error.retryable:

@@ -284,3 +284,20 @@ def assert_harmed_nobody(client: Client) -> None:
     assert other.bodies() == [b"alive"]
     other.request("delete_topic", topic="alive")
     other.lose()
+
+
+def opened(world: World, **more: Any) -> Client:
+    """A client with a producer of topic t."""
+    client = Client(world)
+    answer = client.request("open_producer", handle=1, topic="t", create=True, **more)
+    assert "code" not in answer
+    return client
+
+
+def read_all(client: Client, handle: int = 90) -> list[bytes]:
+    """All that topic t holds."""
+    client.request("read", handle=handle, topic="t", start="earliest")
+    client.send(wire.credit(handle, 100_000, 1 << 30))
+    found = client.bodies()
+    client.request("close", handle=handle)
+    return found

@@ -35,11 +35,12 @@ class Side:
 
     name: str
     port: int
+    vhost: str = "/"
     wire: Wire = field(init=False)
     modes: dict[int, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.wire = Wire(self.port)
+        self.wire = Wire(self.port, self.vhost)
         self.modes = {}
 
     def again(self) -> None:

@@ -34,7 +34,7 @@ class ConnectionClosed(Exception):
 class Wire:
     """One connection. `events` are by channel, in the order in which they came."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, vhost: str = "/") -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), LIMIT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._data = b""
@@ -47,7 +47,7 @@ class Wire:
         self.send(0, commands.Connection.StartOk({}, "PLAIN", "\0guest\0guest", "en_US"))
         self.wait(0, commands.Connection.Tune)
         self.send(0, commands.Connection.TuneOk(2047, 131072, 0))
-        self.send(0, commands.Connection.Open("/"))
+        self.send(0, commands.Connection.Open(vhost))
         self.wait(0, commands.Connection.OpenOk)
         for channel in (CONTROL, *_CHANNELS):
             self.open(channel)

@@ -122,7 +122,7 @@ ELSEWHERE = {
     "cluster rebuild": ("tests/cluster/test_cluster.py", 'cluster(second, "rebuild"'),
     "log move": ("tests/e2e/gateway/test_move_vhost.py", '"move"'),
     "migrate mosquitto": ("tests/e2e/links/test_migrate_mosquitto.py", '"migrate", "mosquitto"'),
-    "migrate rabbitmq": ("tests/e2e/links/test_migrate_rabbitmq.py", '"migrate", "rabbitmq"'),
+    "migrate rabbitmq": ("tests/e2e/rabbitmq/test_migrate_rabbitmq.py", '"migrate", "rabbitmq"'),
     "spark": ("tests/spark/test_verbs.py", 'main(["spark", '),
 }
 """Verbs that start, stop or move a whole gateway, or need Spark -> the test, and how it runs them."""

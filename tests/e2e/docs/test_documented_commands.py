@@ -34,7 +34,7 @@ ELSEWHERE = {
     r"spark doctor .*": "tests/spark/test_pages.py",
     r"cluster (status|handover|rebuild).*": "tests/cluster/test_cluster.py",
     r"migrate mosquitto mosquitto.*": "tests/e2e/links/test_migrate_mosquitto.py",
-    r"migrate rabbitmq http.*": "tests/e2e/links/test_migrate_rabbitmq.py",
+    r"migrate rabbitmq http.*": "tests/e2e/rabbitmq/test_migrate_rabbitmq.py",
     r"spark (analytics|dedup|dlq|replay|sink|telemetry|tier|stop) .*": "tests/spark/test_pages.py",
 }
 """Command lines, as patterns -> the test that runs them as the pages have them: it reads them there."""

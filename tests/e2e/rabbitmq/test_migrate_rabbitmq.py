@@ -20,7 +20,7 @@ from penstock.cli import main
 from penstock.migrate.rabbitmq import shovel
 from tests.crash import shovels
 from tests.support.amqp_client import Connection
-from tests.support.brokers import ROOT, Broker, BrokerMissing, Gateway, RabbitMQ
+from tests.support.brokers import ROOT, Broker, Gateway, RabbitMQ
 from tests.support.data_plane import until
 from tests.support.definitions import lost
 from tests.support.documented import documented, placed
@@ -28,16 +28,6 @@ from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS
 
 pytestmark = pytest.mark.penstock_only("this is about the command penstock")
-
-
-@pytest.fixture(scope="module")
-def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
-    try:
-        broker = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"), plugins=("rabbitmq_management",))
-    except BrokerMissing as missing:
-        pytest.skip(str(missing))
-    with broker as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,9 @@
-// go-amqp as it is: amqp10 URL NAME. It prints "ok", or an error. NAME is a queue that is there.
+// go-amqp as it is: amqp10 URL NAME. It prints "ok", or an error. NAME is a queue that is there, NAME-stream a stream.
+// With a third word it prints "restart" between, and waits for a line while the broker restarts.
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +18,11 @@ func main() {
 	defer cancel()
 	for name, scenario := range map[string]func(context.Context, *amqp.Session, string) error{
 		"work": work, "topics": topics, "request": request, "large": large, "released": released,
+		"durable": durable, "shared": shared, "stream": stream, "restart": restart,
 	} {
+		if (name == "restart") != (len(os.Args) > 3) {
+			continue
+		}
 		if err := run(ctx, scenario); err != nil {
 			fmt.Println(name+":", err)
 			os.Exit(1)
@@ -26,19 +32,22 @@ func main() {
 }
 
 func run(ctx context.Context, scenario func(context.Context, *amqp.Session, string) error) error {
-	conn, err := amqp.Dial(ctx, os.Args[1], nil)
+	conn, session, err := open(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	session, err := conn.NewSession(ctx, nil)
+	return scenario(ctx, session, os.Args[2])
+}
+
+// A connection of the container of that name.
+func open(ctx context.Context, container string) (*amqp.Conn, *amqp.Session, error) {
+	conn, err := amqp.Dial(ctx, os.Args[1], &amqp.ConnOptions{ContainerID: container})
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if err := scenario(ctx, session, os.Args[2]); err != nil {
-		return err
-	}
-	return session.Close(ctx)
+	session, err := conn.NewSession(ctx, nil)
+	return conn, session, err
 }
 
 func publish(ctx context.Context, session *amqp.Session, address string, messages ...*amqp.Message) error {
@@ -229,4 +238,136 @@ func released(ctx context.Context, session *amqp.Session, name string) error {
 		return fmt.Errorf("a link to nothing: %v", err)
 	}
 	return nil
+}
+
+// Take messages with these bodies.
+func take(ctx context.Context, receiver *amqp.Receiver, bodies ...string) error {
+	for _, body := range bodies {
+		message, err := receiver.Receive(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if got := string(message.GetData()); got != body {
+			return fmt.Errorf("%s came, not %s", got, body)
+		}
+		if err := receiver.AcceptMessage(ctx, message); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A subscription keeps messages while its container is away. Closing its link ends it.
+func durable(ctx context.Context, session *amqp.Session, name string) error {
+	address := "topic://" + name + ".durable"
+	options := &amqp.ReceiverOptions{
+		Name: "mine", SourceDurability: amqp.DurabilityUnsettledState, SourceExpiryPolicy: amqp.ExpiryPolicyNever,
+	}
+	for round := 0; round < 2; round++ {
+		conn, own, err := open(ctx, name)
+		if err != nil {
+			return err
+		}
+		receiver, err := own.NewReceiver(ctx, address, options)
+		if err != nil {
+			return err
+		}
+		if round == 1 {
+			if err := take(ctx, receiver, "a", "b"); err != nil {
+				return err
+			}
+			return errors.Join(receiver.Close(ctx), conn.Close())
+		}
+		if err := conn.Close(); err != nil {
+			return err
+		}
+		if err := publish(ctx, session, address, text("a"), text("b")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Receivers of one name share a subscription: each message goes to one of them.
+func shared(ctx context.Context, session *amqp.Session, name string) error {
+	address := "topic://" + name + ".shared"
+	var receivers []*amqp.Receiver
+	for i := 0; i < 2; i++ {
+		receiver, err := session.NewReceiver(ctx, address, &amqp.ReceiverOptions{
+			Name: fmt.Sprintf("ours|%d", i), SourceCapabilities: []string{"shared"}, Credit: 1,
+		})
+		if err != nil {
+			return err
+		}
+		receivers = append(receivers, receiver)
+	}
+	if err := publish(ctx, session, address, text("a"), text("b")); err != nil {
+		return err
+	}
+	return errors.Join(take(ctx, receivers[0], "a"), take(ctx, receivers[1], "b"))
+}
+
+func stream(ctx context.Context, session *amqp.Session, name string) error {
+	var messages []*amqp.Message
+	for i := int32(0); i < 12; i++ {
+		message := text("%d", i)
+		message.ApplicationProperties = map[string]any{"number": i}
+		messages = append(messages, message)
+	}
+	address := "/queues/" + name + "-stream"
+	if err := publish(ctx, session, address, messages...); err != nil {
+		return err
+	}
+	for bodies, filters := range map[[3]string][]amqp.LinkFilter{
+		{"0", "1", "2"}: {amqp.NewLinkFilter("rabbitmq:stream-offset-spec", 0, "first")},
+		{"6", "9", ""}: {
+			amqp.NewLinkFilter("rabbitmq:stream-offset-spec", 0, uint64(4)), amqp.NewSelectorFilter("number % 3 = 0"),
+		},
+		{"7", "", ""}: {
+			amqp.NewLinkFilter("rabbitmq:stream-offset-spec", 0, "first"),
+			amqp.NewLinkFilter("amqp:application-properties-filter", 0, map[string]any{"number": int64(7)}),
+		},
+	} {
+		receiver, err := session.NewReceiver(ctx, address, &amqp.ReceiverOptions{Filters: filters, Credit: 20})
+		if err != nil {
+			return err
+		}
+		for _, body := range bodies {
+			if body != "" {
+				if err := take(ctx, receiver, body); err != nil {
+					return err
+				}
+			}
+		}
+		if err := receiver.Close(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The client does not connect again by itself: the program does.
+func restart(ctx context.Context, session *amqp.Session, queue string) error {
+	if err := publish(ctx, session, "/queues/"+queue, text("before")); err != nil {
+		return err
+	}
+	fmt.Println("restart")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	if err := publish(ctx, session, "/queues/"+queue, text("lost")); err == nil {
+		return errors.New("a connection of before took a message")
+	}
+	conn, again, err := open(ctx, "")
+	if err != nil {
+		return err
+	}
+	if err := publish(ctx, again, "/queues/"+queue, text("after")); err != nil {
+		return err
+	}
+	receiver, err := again.NewReceiver(ctx, "/queues/"+queue, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(take(ctx, receiver, "before", "after"), conn.Close())
 }

@@ -119,13 +119,16 @@ class Files:
         os.replace(source, target)
 
     @staticmethod
-    def rename_unsynced(source: Path, target: Path) -> None:
-        """`rename` of a file that was not synced. ext4 would write it to the disk first: that takes a
-        millisecond, and more while the disk is busy. It does not when two files exchange their names."""
+    def rename_unsynced(source: Path, target: Path) -> bool:
+        """`rename` of a file that was not synced; whether `source` is the replaced one now, to be removed.
+
+        ext4 would write a file to the disk before it replaces another one, which takes a millisecond, and
+        more while the disk is busy. It does not when two files exchange their names.
+        """
         if exchange(os.fsencode(source), os.fsencode(target)):
-            os.unlink(source)
-        else:
-            os.replace(source, target)
+            return True
+        os.replace(source, target)
+        return False
 
     def unlink(self, path: Path) -> None:
         """Remove a file; it may be gone already. Of a link, what it is to goes, too (`places`)."""

@@ -1,8 +1,9 @@
 """`ReplicatedFiles`: the log's operations on its folder, each of them also an entry of the journal.
 
 The local disk is not synced: a change counts when the journal has kept its entry. Entries are appended after
-the change, in the order of the changes. Files that are made under a name of their own (`NAME.new`) become one
-entry when they get their final name. LOCK, CLEAN, POSITION, OWNER and `quarantine/` belong to one node alone.
+the change, in the order of the changes; but to free space may take the disk long, so its entry goes first.
+Files that are made under a name of their own (`NAME.new`) become one entry when they get their final name.
+LOCK, CLEAN, POSITION, OWNER and `quarantine/` belong to one node alone.
 """
 
 from __future__ import annotations
@@ -120,32 +121,34 @@ class ReplicatedFiles(Files):
     def allocate(self, fd: int, size: int) -> None:
         """Reserve the blocks of the first `size` bytes."""
         super().allocate(fd, size)
-        self._sized(fd)
-
-    def truncate(self, fd: int, size: int) -> None:
-        """Cut the file to `size` bytes."""
-        super().truncate(fd, size)
-        self._sized(fd)
-
-    def _sized(self, fd: int) -> None:
         name = self._name_of(fd)
         if name is not None:
             self._append(Kind.SIZE, name, total=os.fstat(fd).st_size)
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        name = self._name_of(fd)
+        if name is not None:
+            self._append(Kind.SIZE, name, total=size)
+        super().truncate(fd, size)
 
     def rename(self, source: Path, target: Path) -> None:
         """Give a file another name, replacing what had it."""
         old, name = self._name(source), self._name(target)
         with self._order:
-            self.rename_unsynced(source, target)
+            is_replaced = self.rename_unsynced(source, target)
             if old is not None:
                 self._drop(old)
-            if name is None:
-                return
-            generation = self._begin(name)
-            fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
-            first = self._send_part(name, generation, fd, 0)
+            if name is not None:
+                generation = self._begin(name)
+                fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+                has_more = self._send_part(name, generation, fd, 0)
+            if is_replaced:
+                os.unlink(source)
+        if name is None:
+            return
         try:
-            if first:
+            if has_more:
                 self._send_rest(name, generation, fd)
         finally:
             os.close(fd)

@@ -99,7 +99,9 @@ class Mirror:
             return
         self._close(name + _PART)
         self._close(name)
-        Files.rename_unsynced(self._root / (name + _PART), self._root / name)
+        part = self._root / (name + _PART)
+        if Files.rename_unsynced(part, self._root / name):
+            part.unlink()
         self.position.begins[name] = self._parts.pop(name)
         self.position.missing = max(self.position.missing - 1, 0)
 

@@ -336,7 +336,8 @@ def test_a_file_that_is_replaced_without_a_sync_is_whole_at_each_moment(tmp_path
     contents = [bytes([number]) * 100 for number in range(200)]
     for content in contents:
         source.write_bytes(content)
-        Files.rename_unsynced(source, target)
+        if Files.rename_unsynced(source, target):
+            source.unlink()
     ends.set()
     reader.join()
     assert seen <= set(contents) and seen
@@ -352,7 +353,7 @@ def test_a_file_gets_its_name_where_names_cannot_be_exchanged(
         monkeypatch.setattr("penstock.log_core.files.files.exchange", lambda one, other: False)
         (tmp_path / "a").write_bytes(b"old")
     (tmp_path / "a.new").write_bytes(b"new")
-    Files.rename_unsynced(tmp_path / "a.new", tmp_path / "a")
+    assert not Files.rename_unsynced(tmp_path / "a.new", tmp_path / "a")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_bytes() == b"new"
 

@@ -21,11 +21,12 @@ import pytest
 from hypothesis import settings
 
 from tests.support.brokers import BROKERS, Broker, BrokerMissing
+from tests.support.certificate_stores import keep_stores
 from tests.support.forks import forks
 from tests.support.hashes import keep_hashes
 from tests.support.limits import LIMIT_S
 
-pytest_plugins = ["tests.support.reports"]
+pytest_plugins = ["tests.support.reports", "tests.support.scheduling"]
 
 # Hundreds of processes are started: each would compile the gateway's 480 modules anew, half a second of CPU.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -87,6 +88,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """From now on the garbage collector looks only at what tests make: hundreds of them call it."""
     keep_hashes()
+    keep_stores()
     gc.freeze()
     gc.enable()
 

@@ -1,0 +1,78 @@
+"""The tests of a module run in one process of pytest-xdist, and the longest modules run first.
+
+A plug-in of pytest, named by `tests/conftest.py`; it acts where the option is `--dist loadfile`. The tests of
+a module share brokers, gateways, browsers and JVMs, which each further process would start again. Folders of
+`TOGETHER` share them over several modules. A long module that begins last would leave the other cores idle.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+__all__ = ["LONG", "TOGETHER"]
+
+TOGETHER: Final = ("tests/e2e/console/", "tests/e2e/rabbitmq/")
+"""Folders with a fixture of the scope `package` that is costly."""
+
+LONG: Final = (
+    "tests/e2e/spark/test_spark.py",
+    "tests/cluster/test_cluster.py",
+    "tests/e2e/console/",
+    "tests/unit/subscriptions/test_scaling.py",
+    "tests/e2e/native/test_native_go.py",  # compiles Go's library on a new machine
+    "tests/e2e/rabbitmq/",
+    "tests/crash/test_log_faults.py",
+    "tests/crash/test_log_failpoints.py",
+    "tests/crash/test_torn_files.py",
+    "tests/e2e/amqp10/test_amqp10_java.py",
+    "tests/e2e/http/test_openapi.py",
+    "tests/e2e/management/test_management_openapi.py",
+    "tests/property/test_mqtt_shares.py",
+    "tests/property/test_replication_fence.py",
+    "tests/property/test_amqp_codec.py",
+    "tests/e2e/spark/test_spark_remote.py",
+    "tests/unit/test_wheel.py",
+)
+"""Modules and folders that take longest, the longest one first."""
+
+
+def _unit(nodeid: str) -> str:
+    """The folder of `TOGETHER`, or the module: one process runs all of it."""
+    module = nodeid.partition("::")[0]
+    return next((folder for folder in TOGETHER if module.startswith(folder)), module)
+
+
+def _place(nodeid: str) -> int:
+    """Of the test's unit in the order of the run."""
+    unit = _unit(nodeid)
+    return LONG.index(unit) if unit in LONG else len(LONG)
+
+
+class LongestFirst(LoadScopeScheduling):
+    """Hands out units in the order of the collection."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _unit(nodeid)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        # A process gets its next test before it runs one. Behind a single long test that is one of the last.
+        if any(unit in LONG for unit, done in self.assigned_work[node].items() if not all(done.values())):
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst | None:
+    """The scheduler of `--dist loadfile`."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False
+    return LongestFirst(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long ones first; the order of the others stays."""
+    items.sort(key=lambda item: _place(item.nodeid))

@@ -1,0 +1,70 @@
+"""The order of the tests, and their processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.brokers import ROOT
+from tests.support.limits import LIMIT_S
+from tests.support.scheduling import LONG, TOGETHER
+
+
+@pytest.mark.parametrize("place", sorted({*LONG, *TOGETHER}))
+def test_each_long_unit_is_there(place: str) -> None:
+    path = ROOT / place
+    assert path.is_dir() if place.endswith("/") else path.is_file()
+
+
+TESTS = """
+import os
+import pytest
+
+@pytest.mark.parametrize("n", range(4))
+def test_it(n):
+    with open(os.environ["RAN"], "a") as file:
+        print(os.path.basename(__file__), os.environ["PYTEST_XDIST_WORKER"], file=file)
+"""
+
+
+def test_each_module_runs_in_one_process_the_long_ones_first(tmp_path: Path) -> None:
+    console = tmp_path / "tests" / "e2e" / "console"
+    console.mkdir(parents=True)
+    (tmp_path / "pytest.ini").touch()
+    for place in (
+        tmp_path / "test_a.py",
+        tmp_path / "test_b.py",
+        console / "test_c.py",
+        console / "test_d.py",
+    ):
+        place.write_text(TESTS)
+    words = [
+        "-q",
+        "-n",
+        "2",
+        "--dist",
+        "loadfile",
+        "--import-mode=importlib",
+        "-p",
+        "tests.support.scheduling",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src"))), "RAN": "ran"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert "16 passed" in done.stdout, done.stdout + done.stderr
+    lines = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
+    places = {module: {process for name, process in lines if name == module} for module, _ in lines}
+    assert len(places) == 4 and all(len(processes) == 1 for processes in places.values()), places
+    assert places["test_c.py"] == places["test_d.py"], "they share a browser"
+    first = next(name for name, process in lines if {process} == places["test_c.py"])
+    assert first == "test_c.py", "it is among the long ones"

@@ -31,6 +31,8 @@ _REMEMBERED_MAX: Final = 2048
 _DRAIN_MAX: Final = 1 << 20
 """So much of a body that nobody wanted is read and dropped, or its sender would see a reset before the
 answer; above it the connection ends."""
+_NEVER_FIRST: Final = frozenset({*range(0x20), *range(0x7F, 0x100)} - set(b"\r\n"))
+"""Bytes with which no request begins, nor an empty line before one."""
 _NO_BODY: Final = Framing(0, chunked=False)
 
 REASONS: Final = {
@@ -178,6 +180,11 @@ class H1Session:
         if end < 0:
             if size - at > HEAD_MAX + TARGET_MAX:
                 self._refuse(HttpError(431, "headers_too_large", f"a head of more than {HEAD_MAX} bytes"))
+                return size - start
+            if at < size and buffer[at] in _NEVER_FIRST:
+                # A TLS handshake, mostly: its client would wait for an answer, and this end for the head's.
+                began = f"it begins with the byte 0x{buffer[at]:02x}"
+                self._refuse(HttpError(400, "malformed", f"not an HTTP/1.1 request: {began}"))
                 return size - start
             return at - start
         end += 4

@@ -155,6 +155,21 @@ def test_a_transfer_coding_other_than_chunked_is_refused(host: Host) -> None:
     assert host.requests == []
 
 
+@pytest.mark.parametrize("began", [b"\x16\x03\x01\x02\x00", b"\r\n\0", b"\xff", b"\x7f"])
+def test_bytes_with_which_no_request_begins_are_refused_at_once(host: Host, began: bytes) -> None:
+    """The client of a TLS handshake would wait for an answer."""
+    host.send(began)
+    assert host.take().startswith(b"HTTP/1.1 400 ") and host.ended is not None
+
+
+def test_an_empty_line_may_come_first_in_pieces(host: Host) -> None:
+    for at in range(4):
+        host.send(b"\r\n\r\n"[at : at + 1])
+        assert host.ended is None
+    host.send(GET)
+    assert len(host.requests) == 1
+
+
 def test_a_head_that_does_not_end_is_refused_at_its_limit(host: Host) -> None:
     host.send(b"GET / HTTP/1.1\r\nA: ")
     host.send(b"a" * 30000, step=1000)

@@ -37,6 +37,14 @@ def declare_durable(amqp_port: int, name: str) -> str:
     return name
 
 
+def declare_stream(amqp_port: int, name: str) -> str:
+    """Make a stream; its name."""
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", amqp_port)) as connection:
+        arguments = {"x-queue-type": "stream"}
+        connection.channel().queue_declare(name, durable=True, arguments=arguments)
+    return name
+
+
 def until(ask: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
     """The first answer that is enough."""
     deadline = time.monotonic() + WAIT_S

@@ -5,13 +5,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pika
 import pytest
 
 from tests.support.brokers import Gateway
 from tests.support.go_programs import build
 from tests.support.limits import LIMIT_S
-from tests.support.pika_queues import declare_durable
+from tests.support.pika_queues import declare_durable, declare_stream
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +21,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_go_amqp(program: Path, amqp_port: int, unique: str) -> None:
     queue = declare_durable(amqp_port, unique)
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", amqp_port)) as connection:
-        stream = {"x-queue-type": "stream"}
-        connection.channel().queue_declare(f"{queue}-stream", durable=True, arguments=stream)
+    declare_stream(amqp_port, f"{queue}-stream")
     done = subprocess.run(
         [program, f"amqp://guest:guest@127.0.0.1:{amqp_port}", queue],
         capture_output=True,

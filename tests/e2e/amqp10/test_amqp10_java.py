@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.brokers import Gateway
 from tests.support.java_programs import Program, jars
-from tests.support.pika_queues import declare_durable
+from tests.support.pika_queues import declare_durable, declare_stream
 
 CLIENTS = {
     "RabbitClient": (
@@ -23,7 +23,7 @@ CLIENTS = {
         "org.apache.qpid:qpid-jms-client:1.12.1",
         "failover:(amqp://127.0.0.1:{}?amqp.saslMechanisms=SCRAM-SHA-256)"
         "?failover.reconnectDelay=200&failover.useReconnectBackOff=false",
-        ("work", "topics", "request", "transaction", "delay", "durable", "shared", "selectors"),
+        ("work", "topics", "request", "transaction", "delay", "durable", "shared", "selectors", "stream"),
     ),
 }
 
@@ -34,7 +34,9 @@ def test_a_java_client(amqp_port: int, tmp_path: Path, unique: str, client: str)
     with Program(jars(artifact), client) as program:
         for scenario in scenarios:
             name = f"{unique}-{scenario}"
-            if client == "JmsClient":
+            if client == "JmsClient" and scenario == "stream":
+                declare_stream(amqp_port, name)
+            elif client == "JmsClient":
                 declare_durable(amqp_port, name)
             assert program.answer(f"{uri.format(amqp_port)} {name} {scenario}") == "ok", scenario
         with Gateway(tmp_path / "data") as gateway:

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pika
 import pytest
 from proton import Described, Message, symbol
 from proton.handlers import MessagingHandler, TransactionHandler
@@ -17,7 +16,7 @@ from proton.utils import BlockingConnection, LinkDetached
 
 from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S
-from tests.support.pika_queues import declare_durable
+from tests.support.pika_queues import declare_durable, declare_stream
 
 
 @contextmanager
@@ -113,8 +112,7 @@ def described(name: str, value: object) -> Filter:
 def test_a_stream_is_read_from_an_offset_and_through_filters(
     amqp_port: int, unique: str, filters: tuple[Filter, ...], bodies: list[int]
 ) -> None:
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", amqp_port)) as declaring:
-        declaring.channel().queue_declare(unique, durable=True, arguments={"x-queue-type": "stream"})
+    declare_stream(amqp_port, unique)
     with connected(amqp_port) as connection:
         sender = connection.create_sender(f"/queues/{unique}")
         for number in range(12):

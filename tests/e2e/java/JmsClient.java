@@ -51,6 +51,7 @@ public class JmsClient {
                 case "durable" -> durable(connection, connection.createSession(false, Session.AUTO_ACKNOWLEDGE), name);
                 case "shared" -> shared(connection.createSession(false, Session.AUTO_ACKNOWLEDGE), name);
                 case "selectors" -> selectors(session, connection.createSession(false, Session.AUTO_ACKNOWLEDGE), name);
+                case "stream" -> stream(connection.createSession(false, Session.AUTO_ACKNOWLEDGE), name);
                 case "delay" -> delay(session, name);
                 case "restart" -> restart(session, name);
                 default -> throw new IllegalArgumentException(scenario);
@@ -238,6 +239,18 @@ public class JmsClient {
                 // as it should be
             }
         }
+    }
+
+    // JMS has no word for an offset: a consumer gets what comes from then on, and each consumer gets all of it.
+    static void stream(Session session, String name) throws Exception {
+        Queue stream = session.createQueue(name);
+        MessageProducer producer = session.createProducer(stream);
+        send(session, producer, 0, 5);
+        MessageConsumer all = session.createConsumer(stream);
+        MessageConsumer some = session.createConsumer(stream, "number > 7");
+        send(session, producer, 5, 5);
+        for (int i = 5; i < 10; i++) check(take(all).getText().equals("" + i), "order at " + i);
+        for (int i = 8; i < 10; i++) check(take(some).getText().equals("" + i), "those that pass, at " + i);
     }
 
     static void delay(Session session, String name) throws Exception {

@@ -1,4 +1,4 @@
-"""Each way to install penstock from nothing to a served message: `make install-checks`.
+"""Each way to install penstock from nothing to a served message: `make install-checks`, `make install-smoke`.
 
     python -m tests.install DIST
 
@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.install import container, debian, unit, wheel
+from tests.install import booted, container, debian, unit, wheel
 from tests.install.errors import NotHere
 
 _TAGS = ("cp311", "cp312", "cp313", "cp314")
@@ -29,11 +29,11 @@ def ways(dist: Path) -> Iterator[tuple[str, Check]]:
     def built(pattern: str) -> Path:
         found = sorted(dist.glob(pattern))
         if not found:
-            raise NotHere(f"{dist} has no {pattern}: it is not built on this machine")
+            raise NotHere(f"{dist} has no {pattern}, which `make install-checks` builds")
         return found[-1].absolute()
 
     def gateway(tag: str) -> Path:
-        return built(f"penstock_gateway-*-{tag}-{tag}-manylinux*.whl")
+        return built(f"penstock_gateway-*-{tag}-{tag}-*.whl")
 
     def python(tag: str) -> str:
         if tag not in pythons:
@@ -53,6 +53,7 @@ def ways(dist: Path) -> Iterator[tuple[str, Check]]:
         )
     yield "Debian package, its unit", lambda: unit.check(built("penstock_*.deb"))
     yield "Debian package, by dpkg", lambda: debian.check(built("penstock_*.deb"))
+    yield "Debian package, by systemd", lambda: booted.check(built("penstock_*.deb"))
     yield "container image", lambda: container.check(built("penstock.oci.tar"))
 
 

@@ -62,9 +62,9 @@ def _installed(machine: Machine) -> None:
     machine.run("dpkg", "--install", "/srv/older.deb")
     assert _version(machine) == _OLDER
     with _service(machine):
-        _publish(machine, 1)
-        _read(machine, 1)
-        _publish(machine, 2)
+        publish(machine, 1)
+        read(machine, 1)
+        publish(machine, 2)
     print("debian: installed, and a message went through")
 
 
@@ -74,14 +74,14 @@ def _upgraded(machine: Machine) -> None:
     with _service(machine):
         # As apt does without a terminal: a changed configuration stays.
         machine.run("dpkg", "--force-confold", "--install", "/srv/newer.deb")
-        _publish(machine, 3)
+        publish(machine, 3)
     assert _version(machine) != _OLDER
     assert (machine.root / _CONFIG).read_text().endswith(_CHANGE)
     assert (machine.root / f"{_CONFIG}.dpkg-dist").is_file()
     with _service(machine):
-        _read(machine, 2)
-        _read(machine, 3)
-        _publish(machine, 4)
+        read(machine, 2)
+        read(machine, 3)
+        publish(machine, 4)
     print("debian: upgraded, and the messages and the changed configuration were there")
 
 
@@ -92,7 +92,7 @@ def _removed(machine: Machine) -> None:
     assert (machine.root / _CONFIG).is_file()
     machine.run("dpkg", "--force-confold", "--install", "/srv/newer.deb")
     with _service(machine):
-        _read(machine, 4)
+        read(machine, 4)
     print("debian: removed and installed again, and the messages were there")
 
 
@@ -103,8 +103,8 @@ def _purged(machine: Machine) -> None:
     assert not (machine.root / "etc/penstock").exists()
     machine.run("dpkg", "--install", "/srv/newer.deb")
     with _service(machine):
-        _publish(machine, 5)
-        _read(machine, 5)
+        publish(machine, 5)
+        read(machine, 5)
     machine.run("debconf-set-selections", input="penstock penstock/purge-messages boolean true\n")
     machine.run("dpkg", "--purge", "penstock")
     assert not (machine.root / _STATE).exists()
@@ -138,13 +138,13 @@ def _service(machine: Machine) -> Iterator[None]:
             notify.unlink()
 
 
-def _publish(machine: Machine, number: int) -> None:
+def publish(machine: Machine, number: int) -> None:
     """A message of a topic of its own, which waits in a session of its own."""
     machine.run(*_reader(number), "-E")
     machine.run("mosquitto_pub", "-q", "1", "-t", f"weather/{number}", "-m", f"value {number}")
 
 
-def _read(machine: Machine, number: int) -> None:
+def read(machine: Machine, number: int) -> None:
     """Take that message from its session."""
     said = machine.run(*_reader(number), "-C", "1", "-W", str(int(_LIMIT_S)))
     assert said.strip() == f"value {number}", said

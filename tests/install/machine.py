@@ -18,16 +18,17 @@ from typing import Any
 from tests.install.errors import NotHere
 
 CLEAN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 _COMMAND_S = 600.0
 
 
 class Machine:
     """The root folder, and a process that keeps its mounts and network."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, holder: subprocess.Popen[bytes]) -> None:
         self.root = root
         """As this machine sees it."""
-        self._holder = subprocess.Popen(["unshare", "--mount", "--net", "sleep", "infinity"])
+        self._holder = holder
 
     def begin(self) -> None:
         """Mount what programs expect, and bring up the network. Raises CalledProcessError."""
@@ -35,7 +36,7 @@ class Machine:
             assert self._holder.poll() is None, "unshare failed"
             time.sleep(0.01)
         root = str(self.root)
-        (self.root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
+        (self.root / "etc/hosts").write_text(HOSTS)
         for words in (
             ["mount", "--make-rprivate", "/"],
             # A mount of its own can become read-only.
@@ -112,7 +113,7 @@ def need(*commands: str) -> None:
 def machine(root: Path) -> Iterator[Machine]:
     """A machine of that root folder, while the block runs. Raises NotHere."""
     need("unshare", "nsenter", "chroot", "ip")
-    one = Machine(root)
+    one = Machine(root, subprocess.Popen(["unshare", "--mount", "--net", "sleep", "infinity"]))
     try:
         try:
             one.begin()
@@ -126,6 +127,13 @@ def machine(root: Path) -> Iterator[Machine]:
 @contextlib.contextmanager
 def debian(suite: str, packages: Sequence[str]) -> Iterator[Machine]:
     """A machine with a minimal Debian and some packages, while the block runs. Raises NotHere."""
+    with debian_root(suite, packages) as root, machine(root) as one:
+        yield one
+
+
+@contextlib.contextmanager
+def debian_root(suite: str, packages: Sequence[str]) -> Iterator[Path]:
+    """The root folder of a minimal Debian with some packages, while the block runs. Raises NotHere."""
     need("mmdebstrap")
     with tempfile.TemporaryDirectory(prefix="penstock-debian-") as text:
         root = Path(text) / "root"
@@ -135,5 +143,4 @@ def debian(suite: str, packages: Sequence[str]) -> Iterator[Machine]:
         if made.returncode:
             last = (made.stderr.strip().splitlines() or ["no word"])[-1]
             raise NotHere(f"mmdebstrap of Debian {suite} failed: {last}")
-        with machine(root) as one:
-            yield one
+        yield root

@@ -14,8 +14,14 @@ BIN := .venv/bin
 STAMPS := .make
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements.lock
 LOCKED := dev test lz4 kafka amqtt migrate otel spark s3 iceberg charts docs release demo
+# Packages are built with the versions that are tested, too.
+BUILD := PIP_CONSTRAINT="$(CURDIR)/requirements.lock" $(BIN)/python -m build
+BUILD_WHEEL := $(BIN)/uv build --quiet --wheel --build-constraints requirements.lock
 REPAIR := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist
 SOURCES := $(shell find $(FOLDERS) -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+# Of the source distribution, and so of every package.
+PACKAGED = pyproject.toml setup.py MANIFEST.in README.md LICENSE requirements.lock $(shell find src $(FOLDERS) -type f \
+  -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -name '*.so' -not -name '*.c')
 
 ## Use
 
@@ -234,32 +240,22 @@ lock: $(STAMPS)/release  ## write requirements.lock anew: the newest versions th
 	@$(BIN)/uv pip compile --quiet --universal --upgrade --python-version 3.11 --no-emit-index-url --no-annotate --no-header \
 	  $(addprefix --extra ,$(LOCKED)) pyproject.toml $(STAMPS)/venv.txt -o requirements.lock
 
+# dist/ has the packages of one state of the sources: dist/.sources says that they are of this one, and goes with them.
 .PHONY: dist
-dist: $(STAMPS)/release  ## build the source distribution and a wheel for Linux, checked, in dist/
-	@rm -rf dist build/dist
-	@PENSTOCK_NO_KERNELS=1 $(BIN)/python -m build --sdist --outdir build/dist
-	@$(BIN)/uv build --quiet --wheel --python $(BIN)/python --out-dir build/dist build/dist/*.tar.gz
-	@$(REPAIR) build/dist/*.whl
-	@cp build/dist/*.tar.gz dist/
-	@$(BIN)/python -m twine check --strict dist/*
+dist: dist/.sources  ## build the source distribution and a wheel for Linux, checked, in dist/
 
 .PHONY: wheels
 wheels: dist  ## build wheels for the other Pythons from 3.11 to 3.14 that this machine has
-	@own=$$($(BIN)/python -c 'import sys; print(f"cp3{sys.version_info.minor}")'); .ci/pythons | while read -r python; do \
-	  [ "$$("$$python" -c 'import sys; print(f"cp3{sys.version_info.minor}")')" != "$$own" ] || continue; \
+	@.ci/pythons | while read -r python; do \
+	  tag=$$("$$python" -c 'import sys; print(f"cp3{sys.version_info.minor}")'); \
+	  [ -z "$$(ls dist/penstock_gateway-*-"$$tag"-*.whl 2>/dev/null)" ] || continue; \
 	  rm -rf build/wheel && echo "penstock: building a wheel with $$python"; \
-	  $(BIN)/uv build --quiet --wheel --python "$$python" --out-dir build/wheel dist/penstock_gateway-*.tar.gz </dev/null; \
+	  $(BUILD_WHEEL) --python "$$python" --out-dir build/wheel dist/penstock_gateway-*.tar.gz </dev/null; \
 	  $(REPAIR) build/wheel/*.whl; \
 	done
 
 .PHONY: client
-client: dist  ## build penstock-client, the SDK without a gateway: source, a wheel for Linux, a wheel in Python alone
-	@rm -rf build/client && deploy/client/build build/client
-	@$(BIN)/python -m build --outdir build/client/dist build/client
-	@PENSTOCK_NO_KERNELS=1 $(BIN)/python -m build --wheel --outdir build/client/dist build/client
-	@$(REPAIR) build/client/dist/*-linux_*.whl
-	@cp build/client/dist/*.tar.gz build/client/dist/*-none-any.whl dist/
-	@$(BIN)/python -m twine check --strict dist/penstock_client-*
+client: dist/.client  ## build penstock-client, the SDK without a gateway: source, a wheel for Linux, a wheel in Python alone
 
 .PHONY: deb
 deb: dist  ## build a Debian package of the wheel in dist/; where lintian is installed, it must find nothing
@@ -284,6 +280,11 @@ chart-checks: $(STAMPS)/charts  ## check the Helm chart, if helm is installed, a
 .PHONY: install-checks
 install-checks: wheels client deb image  ## build all packages, and try each from nothing to a message
 	@$(BIN)/python -m tests.install dist $(ARGS)
+
+.PHONY: install-smoke
+install-smoke: $(STAMPS)/extras kernels  ## try a wheel of the kernels that are here, and say which ways only install-checks tries
+	@rm -rf build/smoke && $(BIN)/python -m tests.support.assembled_wheel build/smoke
+	@$(BIN)/python -m tests.install build/smoke $(ARGS)
 
 .PHONY: release
 release: install-checks  ## build and try all that is published, with checksums in dist/; nothing is published or tagged
@@ -323,6 +324,24 @@ $(STAMPS)/project: $(STAMPS)/venv pyproject.toml setup.py requirements.lock
 $(STAMPS)/extras: $(STAMPS)/project
 	@echo "penstock: installing what development needs into .venv"
 	@PENSTOCK_NO_KERNELS=1 $(PIP) --no-build-isolation --editable '.[dev,test,demo,spark,iceberg,s3]'
+	@touch $@
+
+dist/.sources: $(PACKAGED) | $(STAMPS)/release
+	@rm -rf dist build/dist
+	@PENSTOCK_NO_KERNELS=1 $(BUILD) --sdist --outdir build/dist
+	@$(BUILD_WHEEL) --python $(BIN)/python --out-dir build/dist build/dist/*.tar.gz
+	@$(REPAIR) build/dist/*.whl
+	@cp build/dist/*.tar.gz dist/
+	@$(BIN)/python -m twine check --strict dist/*
+	@touch $@
+
+dist/.client: dist/.sources $(wildcard deploy/client/*) $(shell find deploy/client/pure -name '*.py')
+	@rm -rf build/client && deploy/client/build build/client
+	@$(BUILD) --outdir build/client/dist build/client
+	@PENSTOCK_NO_KERNELS=1 $(BUILD) --wheel --outdir build/client/dist build/client
+	@$(REPAIR) build/client/dist/*-linux_*.whl
+	@cp build/client/dist/*.tar.gz build/client/dist/*-none-any.whl dist/
+	@$(BIN)/python -m twine check --strict dist/penstock_client-*
 	@touch $@
 
 $(STAMPS)/charts: $(STAMPS)/project

@@ -1,58 +1,28 @@
 """The wheel: every module, kernel and typing file of every folder is in it, and nothing else.
 
-The wheel is built without network from a copy of the tree, so that compiled files of this checkout cannot
-help it. To be quick, the C files are those that are there, where they are current, and a stand-in for the
-compiler makes empty files of them: that they can be compiled is shown by all the tests that import kernels.
+Its kernels are those of this checkout (`assembled_wheel`): that they can be compiled is shown by all the tests
+that import them.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 import sysconfig
 import zipfile
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-FOLDERS = ["log_core", "protocols", "router", "spark", "subscriptions"]
+from tests.support.assembled_wheel import FOLDERS, ROOT, assemble
+
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
 pytestmark = pytest.mark.timeout(900)  # where no C files are there, all kernels are translated
 
-COMPILER = """#!/bin/sh
-while [ $# -gt 0 ]; do
-    [ "$1" = -o ] && : > "$2"
-    shift
-done
-"""
-
 
 @pytest.fixture(scope="module")
 def contents(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The names in the wheel."""
-    place = tmp_path_factory.mktemp("wheel")
-    source = place / "source"
-    ignore = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info", "node_modules")
-    for name in (*FOLDERS, "src", "tests"):
-        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignore)
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    compiler = place / "cc"
-    compiler.write_text(COMPILER)
-    compiler.chmod(0o700)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-index"]
-    subprocess.run(
-        [*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", str(place), str(source)],
-        check=True,
-        env={**os.environ, "CC": str(compiler)},
-        stdin=subprocess.DEVNULL,
-    )
-    (wheel,) = place.glob("penstock_gateway-*.whl")
+    wheel = assemble(tmp_path_factory.mktemp("wheel"))
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
 

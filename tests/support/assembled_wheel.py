@@ -32,7 +32,7 @@ done
 
 
 def assemble(folder: Path) -> Path:
-    """The wheel, in that folder. Raises CalledProcessError: a kernel is not compiled here, among other reasons."""
+    """The wheel, in that folder. Raises CalledProcessError, as when a kernel is not compiled here."""
     with tempfile.TemporaryDirectory(prefix="penstock-wheel-") as text:
         source = Path(text) / "source"
         ignore = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")

@@ -1,7 +1,7 @@
 """The wheel: every module, kernel and typing file of every folder is in it, and nothing else.
 
-Its kernels are those of this checkout (`assembled_wheel`): that they can be compiled is shown by all the tests
-that import them.
+Its kernels are those of this checkout (`assembled_wheel`). All the tests that import them show that they
+can be compiled.
 """
 
 from __future__ import annotations

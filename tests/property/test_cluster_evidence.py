@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cluster.evidence import GRACE_S, HELD_S, REFUSALS_MIN, Evidence
+from penstock.cluster.evidence import GRACE_S, HELD_S, IDLE_S, REFUSALS_MIN, Evidence, Rhythm
 
 CLAIM = 7
 EVENTS = st.lists(
@@ -125,3 +125,25 @@ REFUSED = GONE[2:]
 def test_each_part_of_the_rule_is_needed(wrong: type[Evidence], steps: list[tuple[str, float]]) -> None:
     found, history = told(wrong, steps)
     assert found and not rule(history)
+
+
+@given(st.lists(st.floats(0.001, 10.0), max_size=30), st.floats(0.001, 10.0))
+@settings(deadline=None)
+def test_a_silence_as_long_as_most_pauses_before_is_no_evidence(pauses: list[float], silent: float) -> None:
+    rhythm, now = Rhythm(0.0), 0.0
+    for pause in pauses:
+        now += pause
+        rhythm.heard(now)
+    latest = pauses[-9:]
+    if silent < GRACE_S or (silent < IDLE_S and sum(pause >= silent for pause in latest) > len(latest) / 2):
+        assert not rhythm.is_broken(now + silent)
+    if silent > IDLE_S + 0.001:
+        assert rhythm.is_broken(now + silent)
+
+
+def test_the_silence_of_a_busy_owner_says_something_sooner() -> None:
+    busy, idle = Rhythm(0.0), Rhythm(0.0)
+    for number in range(1, 20):
+        busy.heard(0.03 * number)
+        idle.heard(0.5 * number)
+    assert (busy.unusual_s, idle.unusual_s) == (GRACE_S, IDLE_S)

@@ -9,17 +9,21 @@ knows that the process is gone, not slow or frozen, when all of this holds:
 
 A machine that answers nothing, or a node that accepts and says nothing, is no evidence. A device between the
 nodes may refuse in the place of the owner. Therefore the standby also wants the partition to be silent for
-`GRACE_S`, and the owner sends a sign of life when it loses such a connection. A way that was never there, or
-not for `HELD_S`, is not believed: it could end again and again.
+longer than is usual (`Rhythm`), and the owner sends a sign of life when it loses such a connection. A way
+that was never there, or not for `HELD_S`, is not believed: it could end again and again.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from statistics import median
 from typing import Final
 
-__all__ = ["GRACE_S", "HELD_S", "REFUSALS_MIN", "Evidence"]
+__all__ = ["GRACE_S", "HELD_S", "IDLE_S", "REFUSALS_MIN", "Evidence", "Rhythm"]
 
 GRACE_S: Final = 0.2
+IDLE_S: Final = 0.75
+"""An owner without other entries gives a sign of life each 0.5 s."""
 HELD_S: Final = 5.0
 REFUSALS_MIN: Final = 4
 
@@ -64,3 +68,31 @@ class Evidence:
         """Whether the process of the owner has ended."""
         refused_s = self._refused_last - self._refused_first
         return self.lost and self._refusals >= REFUSALS_MIN and refused_s >= GRACE_S
+
+
+class Rhythm:
+    """How long an owner that lives is silent as a rule, by the pauses between readings that had entries."""
+
+    _PAUSES: Final = 9
+    _UNUSUAL: Final = 1.5
+    """Of so many times the median."""
+
+    def __init__(self, now: float) -> None:
+        self._heard_at = now
+        self._pauses: deque[float] = deque(maxlen=self._PAUSES)
+
+    def heard(self, now: float) -> None:
+        """An entry of the owner was read."""
+        self._pauses.append(now - self._heard_at)
+        self._heard_at = now
+
+    @property
+    def unusual_s(self) -> float:
+        """A silence of so many seconds says something."""
+        if len(self._pauses) < self._PAUSES:
+            return IDLE_S
+        return min(max(GRACE_S, self._UNUSUAL * median(self._pauses)), IDLE_S)
+
+    def is_broken(self, now: float) -> bool:
+        """Whether the owner is silent for longer than is usual."""
+        return now - self._heard_at >= self.unusual_s

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.cluster.control import HANDOVER, REBUILD, note
-from penstock.cluster.evidence import GRACE_S
+from penstock.cluster.evidence import Rhythm
 from penstock.cluster.reading import Reading
 from penstock.cluster.settings import suspect_least_s
 from penstock.cluster.watch import Watch
@@ -127,8 +127,7 @@ class Standby:
         self._warned_of = 0
         self._watch = Watch()
         self._silent_s = 0.0
-        self._heard_at = 0.0
-        """When the newest entry of the owner was read."""
+        self._rhythm = Rhythm(0.0)
         self._asked_at = 0.0
         self._noted_at = 0.0
         self._ends_seen: deque[tuple[float, int]] = deque()
@@ -208,13 +207,14 @@ class Standby:
 
     def _follow(self, reading: Reading, mirror: Mirror) -> Claimed | None:
         self._silent_s, self._asked_at, self._released = 0.0, time.monotonic(), False
-        self._heard_at = self._asked_at
+        self._rhythm = Rhythm(self._asked_at)
         delay = random.uniform(0, _SPREAD_S)
         while not self._stopping.is_set():
             closely = self._ends_soon and self._is_heir
             follower = reading.follower(closely=closely, first=mirror.position.offset)
             if self._take(follower.poll(self._ask_each_s), mirror):
-                self._silent_s, self._heard_at = 0.0, time.monotonic()
+                self._silent_s = 0.0
+                self._rhythm.heard(time.monotonic())
             while self._ends_seen and self._ends_seen[0][1] <= mirror.position.offset:
                 self._ends_seen.popleft()
             self._note(mirror)
@@ -250,7 +250,7 @@ class Standby:
         """After so many seconds of silence this node claims; `delay`: by chance, up to _SPREAD_S."""
         if self._sends_folder:
             return 0.0
-        least_s = 0.0 if self._released else GRACE_S
+        least_s = 0.0 if self._released else self._rhythm.unusual_s
         if self._released or self._is_gone(mirror):
             if self._is_heir:
                 return least_s
@@ -267,8 +267,7 @@ class Standby:
         Kafka has just told its end. A device between the nodes may refuse in the owner's place: then there
         are entries.
         """
-        silent_s = time.monotonic() - self._heard_at
-        return silent_s >= GRACE_S and self._watch.is_gone(mirror.position.claim)
+        return self._rhythm.is_broken(time.monotonic()) and self._watch.is_gone(mirror.position.claim)
 
     @property
     def _is_heir(self) -> bool:

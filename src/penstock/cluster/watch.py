@@ -130,7 +130,8 @@ class Watch:
             if place is None and not warned:
                 warned = True
                 _LOG.warning(
-                    "the owner cannot be watched at %s, so the death of its machine is noticed late: %s",
+                    "the owner cannot be watched at %s, so the death of its machine is noticed late: %s; set "
+                    "cluster.watch_listen of each node to a port that the other nodes reach",
                     owner.address,
                     failure,
                 )

@@ -59,7 +59,8 @@ class Consumer:
         """Begins to take messages of `queue`; `settled`: without acknowledgements. Raises OSError."""
         self._connection = connection
         self._queue = queue
-        self._tag = 0
+        self._tag = self._last = 0
+        """Delivery tags: of the message that is under way, of the last whole one."""
         self._key = b""
         self._block = b""
         self._size = 0
@@ -74,9 +75,9 @@ class Consumer:
         """Ask how many messages wait. Raises OSError."""
         self._connection.send(QueueDeclare(queue=self._queue, passive=True))
 
-    async def take(self) -> list[tuple[int, bytes]]:
-        """The next messages with their delivery tags. Raises Closed, LinkError, OSError."""
-        found: list[tuple[int, bytes]] = []
+    async def take(self) -> list[tuple[int, list[bytes]]]:
+        """The next messages by their delivery tags. Raises Closed, LinkError, OSError."""
+        found: list[bytes] = []
         for kind, frame in await self._connection.frames():
             if kind == METHOD:
                 self._method((kind, frame))
@@ -88,11 +89,13 @@ class Consumer:
                 self._body.append(frame[7:-1])
                 self._size -= len(frame) - 8
             if self._size == 0:
+                self._last = self._tag
                 body = b"".join(self._body)
                 self._body.clear()
                 made = delivered(self._key, self._block, body)
-                found.append((self._tag, made or amqp10_from_stored(self._key, self._block, body)))
-        return found
+                found.append(made or amqp10_from_stored(self._key, self._block, body))
+        # Tags follow on one another, since this is the only consumer of the channel.
+        return [(self._last - len(found) + 1, found)] if found else []
 
     def _method(self, raw: tuple[int, bytes]) -> None:
         frame = raw[1]

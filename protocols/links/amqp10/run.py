@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FromSource", "Refused", "Run", "ToTarget", "failed"]
 
+_ENDS: Final = ("source: ", "destination: ")
 _LOOK_S: Final = 5.0
 """Between two looks at how many messages wait at the source."""
 
@@ -29,8 +30,8 @@ class FromSource(Protocol):
     waiting: int | None
     """Messages that wait there, when it was last told; None: it never was."""
 
-    async def take(self) -> list[tuple[int, bytes]]:
-        """The next messages, with their numbers there."""
+    async def take(self) -> list[tuple[int, list[bytes]]]:
+        """The next messages, in runs whose numbers there follow on the first one."""
 
     def settle(self, number: int, count: int, /) -> None:
         """Settle the messages up to this one, which are `count`."""
@@ -64,7 +65,7 @@ class Refused(LinkError):
 def failed(end: str, error: Exception) -> LinkError:
     """The error of an end when its connection failed, or it refused something."""
     if isinstance(error, LinkError):
-        return error if error.message.startswith(end) else LinkError(f"{end}: {error.message}")
+        return error if error.message.startswith(_ENDS) else LinkError(f"{end}: {error.message}")
     return LinkError(f"{end}: the connection is lost: {getattr(error, 'strerror', None) or error}")
 
 
@@ -126,29 +127,40 @@ class Run:
                 self._progress.waiting(self._source.waiting)
             if self._left is not None:
                 # A source by 0-9-1 gives more than is wanted: the rest goes back with its connection.
-                got = got[: self._left]
-                self._left -= len(got)
+                got = self._wanted(got)
             if got and self._refusal is None:
                 await self._move(got)
 
-    async def _move(self, got: list[tuple[int, bytes]]) -> None:
+    def _wanted(self, got: list[tuple[int, list[bytes]]]) -> list[tuple[int, list[bytes]]]:
+        wanted = []
+        for number, payloads in got:
+            kept = payloads[: self._left]
+            self._left = (self._left or 0) - len(kept)
+            if kept:
+                wanted.append((number, kept))
+        return wanted
+
+    async def _move(self, got: list[tuple[int, list[bytes]]]) -> None:
         if self._mode == "on-confirm":
-            for number, _ in got:
-                self._under_way.published(number, 1)
+            for number, payloads in got:
+                self._under_way.published(number, len(payloads))
             self._progress.pending = len(self._under_way)
         try:
-            await self._target.publish([self._added(payload) for _, payload in got])
+            for _, payloads in got:
+                await self._target.publish(self._added(payloads))
         except (LinkError, OSError) as error:
             raise failed("destination", error) from None
         if self._mode == "on-confirm":
             return
+        count = sum(len(payloads) for _, payloads in got)
         if self._mode == "on-publish":
-            await self._settle(got[-1][0], len(got))
-        self._progress.moved(len(got))
+            number, payloads = got[-1]
+            await self._settle(number + len(payloads) - 1, count)
+        self._progress.moved(count)
 
-    def _added(self, payload: bytes) -> bytes:
+    def _added(self, payloads: list[bytes]) -> list[bytes]:
         try:
-            return self._add(payload)
+            return [self._add(payload) for payload in payloads]
         except Amqp10Error as error:
             raise LinkError(f"source: a message that cannot be read: {error.message}") from None
 

@@ -19,9 +19,12 @@ from penstock.protocols.amqp10.codec.performatives import (
     Target,
     Transfer,
 )
-from penstock.protocols.links.amqp10.wire import Connection, Frame
+from penstock.protocols.links.amqp10.wire import Connection
 
 __all__ = ["Receiver"]
+
+Run = tuple[int, list[bytes]]
+"""Messages with numbers one after the other, and the first number. Numbers grow."""
 
 _HANDLE: Final = 0
 _SERIAL: Final = 0xFFFFFFFF
@@ -67,6 +70,8 @@ class Receiver:
         self._last = -1
         """The id of the last delivery, without its turns at 2^32; -1: none came."""
         self._settled = -1
+        self._number = 0
+        """The id of the message that is under way."""
         self._parts: list[bytes] = []
         self.waiting: int | None = None
         """Messages that wait at the source, if it says so."""
@@ -94,45 +99,50 @@ class Receiver:
             self._credit = wanted
             self._connection.send_flow(_HANDLE, delivery_count=self._count, credit=wanted)
 
-    async def take(self) -> list[tuple[int, bytes]]:
-        """The next messages, at least one, with their growing numbers. Raises Closed, OSError."""
-        found: list[tuple[int, bytes]] = []
+    async def take(self) -> list[Run]:
+        """The next messages, at least one. Raises Closed, OSError."""
+        found: list[Run] = []
         while not found:
-            for frame in await self._connection.frames():
-                self._took(frame, found)
+            for performative, payload in await self._connection.frames():
+                if isinstance(performative, Transfer):
+                    self._took_part(performative, payload, found)
+                elif isinstance(performative, Flow):
+                    self._flowed(performative)
         if self._settled_there:
             self._top_up()
         return found
 
-    def _took(self, frame: Frame, found: list[tuple[int, bytes]]) -> None:
-        performative, payload = frame
-        if isinstance(performative, Flow):
-            if performative.available is not None:
-                self.waiting = performative.available
-            if performative.echo:
-                self._connection.send_flow(_HANDLE, delivery_count=self._count, credit=self._credit)
-            return
-        if not isinstance(performative, Transfer):
-            return
-        if performative.aborted:
+    def _took(self, first: int, payloads: list[bytes]) -> Run:
+        """Messages with ids from `first` on came."""
+        count = len(payloads)
+        if self._last < 0:
+            self._last, self._settled = first - 1, first - 1
+        number = self._last + ((first - self._last) & _SERIAL)
+        self._last = number + count - 1
+        self._count += count
+        self._credit -= count
+        if self._left is not None:
+            self._left -= count
+        if not self._settled_there:
+            self._unsettled += count
+        return number, payloads
+
+    def _took_part(self, transfer: Transfer, payload: bytes, found: list[Run]) -> None:
+        if transfer.aborted:
             self._parts.clear()
             return
+        if not self._parts:
+            self._number = transfer.delivery_id or 0
         self._parts.append(payload)
-        if performative.delivery_id is not None and len(self._parts) == 1:
-            if self._last < 0:
-                self._last, self._settled = performative.delivery_id, performative.delivery_id - 1
-            else:
-                self._last += (performative.delivery_id - self._last) & _SERIAL
-        if performative.more:
-            return
-        found.append((self._last, self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)))
-        self._parts = []
-        self._count += 1
-        self._credit -= 1
-        if self._left is not None:
-            self._left -= 1
-        if not self._settled_there:
-            self._unsettled += 1
+        if not transfer.more:
+            found.append(self._took(self._number, [b"".join(self._parts)]))
+            self._parts.clear()
+
+    def _flowed(self, flow: Flow) -> None:
+        if flow.available is not None:
+            self.waiting = flow.available
+        if flow.echo:
+            self._connection.send_flow(_HANDLE, delivery_count=self._count, credit=self._credit)
 
     def settle(self, number: int, count: int) -> None:
         """Accept the deliveries up to this one, which are `count`. Raises OSError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pika
@@ -215,3 +216,57 @@ def test_a_full_queue_is_waited_for(api: Api, channel: Channel, unique: str) -> 
         return len(got) == 5
 
     until(all_came)
+
+
+def publish(gateway: Gateway, queue: str, numbers: range) -> None:
+    """Publish persistent messages with confirms."""
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
+        channel = connection.channel()
+        channel.queue_declare(queue, durable=True)
+        channel.confirm_delivery()
+        for number in numbers:
+            channel.basic_publish("", queue, b"%d" % number, pika.BasicProperties(delivery_mode=2))
+
+
+def received(gateway: Gateway, queue: str, count: int) -> list[int]:
+    """The numbers that came until there were so many different ones."""
+    found: list[int] = []
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
+        channel = connection.channel()
+
+        def all_came() -> bool:
+            _, _, body = channel.basic_get(queue, auto_ack=True)
+            if body is not None:
+                found.append(int(body))
+            return len(set(found)) >= count
+
+        until(all_came)
+    return found
+
+
+@pytest.mark.parametrize("protocols", _PROTOCOLS)
+def test_nothing_is_lost_over_kills(
+    tmp_path: Path, gateway: Gateway, unique: str, protocols: tuple[str, str]
+) -> None:
+    """The shovel runs in a gateway that is killed in turn with the one that its messages come from."""
+    with Gateway(tmp_path / "target", settings=SETTINGS) as target:
+        # The port stays over a restart.
+        target.settings["management.listen"] = f"127.0.0.1:{target.ports['management']}"
+        publish(gateway, unique, range(0))
+        publish(target, unique, range(0))
+        value = ends(protocols, unique, unique)
+        value |= {"src_uri": f"amqp://guest:guest@127.0.0.1:{gateway.amqp_port}", "dest_uri": "amqp://"}
+        api = Api(target)
+        put(api, unique, **value, src_prefetch_count=50, reconnect_delay=0.05)
+        for number in range(4):
+            publish(gateway, unique, range(100 * number, 100 * number + 50))
+            killed = (gateway, target)[number % 2]
+            killed.kill9()
+            killed.start()
+            publish(gateway, unique, range(100 * number + 50, 100 * number + 100))
+        got = received(target, unique, 400)
+        assert set(got) == set(range(400))
+        # A kill repeats what was under way, and what its gateway had not yet written of acknowledgements.
+        until(lambda: state(api, unique)["pending"] == 0 and state(api, unique)["state"] == "running")
+        assert api.status("DELETE", f"shovels/vhost/%2F/{unique}") == 204
+        api.close()

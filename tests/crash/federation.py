@@ -17,7 +17,7 @@ import httpx
 import pika
 from pamqp import commands
 
-from tests.crash.beside_rabbitmq import command
+from tests.crash.beside_rabbitmq import command, kill
 from tests.crash.moves_rabbitmq import Client, Publisher, Queue, consume, working
 from tests.support.amqp_client import Connection
 from tests.support.brokers import Broker, Gateway, RabbitMQ
@@ -96,10 +96,8 @@ def run(rabbitmq: RabbitMQ, gateway: Gateway, *, messages: int, kills: int, seed
 
     with working(publish):
         for number in range(kills):
-            broker = (rabbitmq, gateway)[number % 2]
             time.sleep(chance.uniform(0.5, 3.0))
-            broker.kill9()
-            broker.start()
+            kill((rabbitmq, gateway)[number % 2])
         until(lambda: all(queue.sent >= messages for queue in queues), _LIMIT_S)
     for publisher in publishers:
         publisher.close()

@@ -16,7 +16,7 @@ from typing import Any
 
 from pamqp import commands
 
-from tests.crash.beside_rabbitmq import command
+from tests.crash.beside_rabbitmq import command, kill
 from tests.crash.moves_rabbitmq import Client, Publisher, Queue, consume, working
 from tests.support.amqp_client import Connection
 from tests.support.brokers import Gateway, RabbitMQ
@@ -89,10 +89,8 @@ def run(
 
     with working(publish):
         for number in range(kills):
-            broker = (rabbitmq, gateway)[number % 2]
             time.sleep(chance.uniform(0.5, 3.0))
-            broker.kill9()
-            broker.start()
+            kill((rabbitmq, gateway)[number % 2])
         until(lambda: there.sent >= messages, _LIMIT_S)
     publisher.close()
     consumer = Client([back], consume, confirms=False)

@@ -14,7 +14,7 @@ __all__ = ["command", "kill"]
 
 _START_S: Final = 120.0
 _STARTS: Final = 5
-"""Of a RabbitMQ that was killed: 3.10 sometimes hangs while it recovers a queue, and not the next time."""
+"""Of a RabbitMQ that was killed: 3.10 may hang while it recovers a queue."""
 
 
 class Report(Protocol):

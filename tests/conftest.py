@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pika
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.brokers import BROKERS, Broker, BrokerMissing
 from tests.support.certificate_stores import keep_stores
@@ -38,12 +38,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 pika.connection.Parameters.DEFAULT_SOCKET_TIMEOUT = LIMIT_S
 pika.connection.Parameters.DEFAULT_STACK_TIMEOUT = LIMIT_S
 
-# Examples have no deadline: the machine may be busy, the sanitizers are slow. `make fuzz` tries many more;
-# HYPOTHESIS_PROFILE=quick is for the tests between two edits. In CI the examples are the same in every run:
-# there a red run says something about the change, and `make fuzz` is where new examples are looked for.
-settings.register_profile("suite", deadline=None, derandomize="CI" in os.environ)
-settings.register_profile("quick", deadline=None, max_examples=15)
-settings.register_profile("fuzz", deadline=None, max_examples=5_000)
+# Examples have no deadline, nor does their making: the machine may be busy, the sanitizers are slow.
+# `make fuzz` tries many more; HYPOTHESIS_PROFILE=quick is for the tests between two edits. In CI the examples
+# are the same in every run: there a red run says something about the change, and `make fuzz` is where new
+# examples are looked for.
+untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("suite", untimed, derandomize="CI" in os.environ)
+settings.register_profile("quick", untimed, max_examples=15)
+settings.register_profile("fuzz", untimed, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 

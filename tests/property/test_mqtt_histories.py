@@ -29,7 +29,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -524,5 +524,4 @@ TestHistories.settings = settings(
     max_examples=histories(40),
     derandomize=not FUZZING,  # the same histories each time: new ones are looked for with `make fuzz`
     stateful_step_count=40,
-    suppress_health_check=[HealthCheck.too_slow],
 )

@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.protocols.mqtt.codec._shared_packets import forget_runs
@@ -109,7 +109,6 @@ class Subscriber:
         )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(first=st.integers(0, 4), changes=st.lists(CHANGES, max_size=25))
 def test_a_message_comes_once_with_all_identifiers_and_its_topic(
     first: int, changes: list[tuple[object, ...]]

@@ -12,7 +12,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.protocols.mqtt.codec._shared_packets import forget_runs
@@ -80,7 +80,7 @@ STEPS = st.one_of(
 STRATEGIES = st.sampled_from(["round-robin", "hash-topic", "hash-clientid", "sticky"])
 
 
-@settings(max_examples=histories(80), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=histories(80))
 @given(STRATEGIES, st.lists(STEPS, min_size=5, max_size=60))
 def test_every_message_reaches_a_member_and_at_qos_2_one_member_once(
     strategy: str, steps: list[tuple[str, int]]

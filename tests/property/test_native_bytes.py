@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.protocols.native.codec._inbox import Inbox
@@ -107,7 +107,6 @@ def fed(client: Client, data: bytes, cut: int) -> None:
         client.send(data[start : start + cut])
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=GREETINGS, cut=st.sampled_from([1, 3, 7, 64, 1 << 20]))
 @example(data=b"PENSTOCK" + struct.pack(">I", 2**32 - 1), cut=1)
 @example(data=b"PENSTOC" + b"K" * 100, cut=1)
@@ -125,7 +124,6 @@ def test_input_before_the_login_ends_it_or_waits(world: World, data: bytes, cut:
     client.lose()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=spoilt(FRAMES, 12), cut=st.sampled_from([5, 64, 1000, 1 << 20]))
 def test_spoilt_frames_harm_nobody_else(world: World, data: bytes, cut: int) -> None:
     client = Client(world, capabilities=("stored",))

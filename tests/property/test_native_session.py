@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.protocols.native.session.requests import REQUESTS
@@ -131,7 +131,6 @@ def world() -> Iterator[World]:
         world.close()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     stream=st.lists(frames(), min_size=1, max_size=30),
     cut=st.integers(1, 400),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -202,5 +202,4 @@ TestRouting.settings = settings(
     max_examples=histories(60),
     stateful_step_count=25,
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
 )

@@ -14,7 +14,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
@@ -394,6 +394,5 @@ def test_a_kind_keeps_its_promises(kind: str) -> None:
         max_examples=histories(20),
         stateful_step_count=25,
         deadline=None,
-        suppress_health_check=[HealthCheck.too_slow],
     )
     case().runTest()

@@ -15,21 +15,17 @@ Source: RabbitMQ 4.2's SQL filters; JMS 2.0 section 3.4 and AMQP JMS Mapping (wo
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from uuid import UUID
 
 from penstock.protocols.amqp10.codec import values as v
 from penstock.protocols.amqp10.filters.errors import SelectorError
+from penstock.protocols.amqp10.filters.terms import Looked, Term
 from penstock.protocols.amqp10.filters.values import simple
-from penstock.protocols.amqp10.filters.view import View
-from penstock.protocols.amqp10.messages.sections import PROPERTY_NAMES, Message
+from penstock.protocols.amqp10.messages import sections as s
+from penstock.protocols.amqp10.messages.sections import PROPERTY_NAMES
 
-__all__ = ["Value", "field_of"]
-
-Looked: TypeAlias = Message | View
-"""A message, or a view of one: its sections by name."""
-Value: TypeAlias = Callable[[Looked], Any]
+__all__ = ["field_of"]
 
 _HEADER: Final = ("durable", "priority", "ttl", "first_acquirer", "delivery_count")
 _PROPERTIES: Final = tuple(name.replace("-", "_") for name in PROPERTY_NAMES)
@@ -37,25 +33,30 @@ _PRIORITY: Final = 4
 """Of a message that has none."""
 
 
-def field_of(section: str | None, name: str) -> Value:
+def field_of(section: str | None, name: str) -> Term:
     """The value of an identifier in a message. Raises SelectorError: the section has no such field."""
     match section:
         case None if name in _JMS:
             return _JMS[name]
         case None | "a" | "application_properties":
-            return lambda message: simple(message.application_properties.get(name))
+            return Term(
+                lambda message: simple(message.application_properties.get(name)),
+                ("mapped", s.APPLICATION_PROPERTIES, name),
+            )
         case "h" | "header":
             return _listed("header", _HEADER, name)
         case "p" | "properties":
             return _listed("properties", _PROPERTIES, name)
         case "m" | "message_annotations":
-            return lambda message: simple(message.annotations.get(name))
+            return Term(
+                lambda message: simple(message.annotations.get(name)), ("mapped", s.ANNOTATIONS, name)
+            )
         case "d" | "delivery_annotations" | "f" | "footer":
             raise SelectorError(f"a selector does not see the section of {section}.{name}")
     return field_of("a", f"{section}.{name}")
 
 
-def _listed(section: str, names: tuple[str, ...], name: str) -> Value:
+def _listed(section: str, names: tuple[str, ...], name: str) -> Term:
     if name not in names:
         raise SelectorError(f"the section {section} has no field {name}; its fields are {', '.join(names)}")
     at = names.index(name)
@@ -66,7 +67,7 @@ def _listed(section: str, names: tuple[str, ...], name: str) -> Value:
         found = fields[at] if at < len(fields) else None
         return default if found is None else simple(found)
 
-    return value
+    return Term(value, ("listed", s.HEADER if section == "header" else s.PROPERTIES, at, default))
 
 
 def _message_id(message: Looked) -> Any:
@@ -85,10 +86,10 @@ def _delivery_count(message: Looked) -> int:
     return 1 + int(message.header[4] or 0) if len(message.header) > 4 else 1
 
 
-_JMS: Final[dict[str, Value]] = {
-    "JMSDeliveryMode": _delivery_mode,
-    "JMSMessageID": _message_id,
-    "JMSXDeliveryCount": _delivery_count,
+_JMS: Final[dict[str, Term]] = {
+    "JMSDeliveryMode": Term(_delivery_mode, ("persistent",)),
+    "JMSMessageID": Term(_message_id),
+    "JMSXDeliveryCount": Term(_delivery_count),
     "JMSPriority": _listed("header", _HEADER, "priority"),
     "JMSCorrelationID": _listed("properties", _PROPERTIES, "correlation_id"),
     "JMSExpiration": _listed("properties", _PROPERTIES, "absolute_expiry_time"),

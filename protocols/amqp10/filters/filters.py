@@ -24,9 +24,11 @@ from typing import Any, Final
 
 from penstock.protocols.amqp10.codec import values as v
 from penstock.protocols.amqp10.codec.errors import FieldError, Unsupported
-from penstock.protocols.amqp10.filters.fields import Value
+from penstock.protocols.amqp10.filters._program import Program
 from penstock.protocols.amqp10.filters.parser import parse_selector
+from penstock.protocols.amqp10.filters.terms import Term, Tree
 from penstock.protocols.amqp10.filters.view import View
+from penstock.protocols.amqp10.messages import sections as s
 from penstock.protocols.amqp10.messages.sections import PROPERTY_NAMES
 from penstock.router.queues.start_position import StartPosition, parse_since
 
@@ -69,7 +71,9 @@ class Filters:
         self._unfiltered = False
         self._properties: dict[int, _Test] = {}
         self._application: dict[str, _Test] = {}
-        self._selectors: list[Value] = []
+        self._trees: dict[int | str, Tree] = {}
+        """Of each field of the two before."""
+        self._selectors: list[Term] = []
         self.of_stream = False
         """One of them has a meaning for streams only."""
         self.text = ""
@@ -123,15 +127,37 @@ class Filters:
                 for key, one in _fields(name, value):
                     if key not in PROPERTY_NAMES:
                         raise FieldError(f"{key} is no field of the properties section")
-                    self._properties[PROPERTY_NAMES.index(key)] = _test(one)
+                    at = PROPERTY_NAMES.index(key)
+                    self._properties[at] = _test(one)
+                    field: Tree = ("listed", s.PROPERTIES, at, None)
+                    self._trees[at] = ("constant", True) if one is None else _tree(field, one)
             case "amqp:application-properties-filter":
-                self._application |= {key: _test(one) for key, one in _fields(name, value)}
+                for key, one in _fields(name, value):
+                    self._application[key] = _test(one)
+                    self._trees[key] = _tree(("mapped", s.APPLICATION_PROPERTIES, key), one)
             case "amqp:sql-filter" | "apache.org:selector-filter:string":
                 if not isinstance(value, str):
                     raise FieldError(f"{name} is a text")
                 self._selectors.append(parse_selector(value, self._clock))
             case _:
                 raise Unsupported(f"there is no filter {name} here; receive without it")
+
+    def program(self) -> Program | None:
+        """The same as a program for the kernel; None: there is none."""
+        trees = [*self._trees.values(), *(selector.tree for selector in self._selectors)]
+        if self._values is not None:
+            value: Tree = ("mapped", s.ANNOTATIONS, _VALUE)
+            ways: list[Tree] = [("same", value, str(one)) for one in self._values]
+            if self._unfiltered:
+                ways.append(("null", value, False))
+            trees.append(("any", ways))
+        found = [tree for tree in trees if tree is not None]
+        if not found or len(found) < len(trees):
+            return None
+        try:
+            return Program(found)
+        except ValueError:
+            return None
 
     def passes(self, payload: bytes) -> bool:
         """Whether a message passes all of them."""
@@ -140,7 +166,7 @@ class Filters:
             value = message.annotations.get(_VALUE)
             if value not in self._values and not (value is None and self._unfiltered):
                 return False
-        if not all(selector(message) for selector in self._selectors):
+        if not all(selector.value(message) for selector in self._selectors):
             return False
         if self._properties:
             fields = message.properties
@@ -163,6 +189,18 @@ def _fields(name: str, value: Any) -> list[tuple[str, Any]]:
     if not all(isinstance(key, str) for key in value):
         raise FieldError(f"{name} has a key that is no text")
     return [(str(key), one) for key, one in value.items()]
+
+
+def _tree(field: Tree, wanted: Any) -> Tree:
+    """The test that `_test` makes, as a tree."""
+    if wanted is None:
+        return ("there", field)
+    if isinstance(wanted, str):
+        kind, rest = wanted[:3], wanted[3:]
+        if kind in ("&p:", "&s:"):
+            return ("begins" if kind == "&p:" else "ends", field, rest)
+        wanted = str(wanted.removeprefix("&"))
+    return ("same", field, wanted)
 
 
 def _test(wanted: Any) -> _Test:

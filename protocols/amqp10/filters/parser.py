@@ -23,7 +23,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.protocols.amqp10.filters.errors import SelectorError
-from penstock.protocols.amqp10.filters.fields import Value, field_of
+from penstock.protocols.amqp10.filters.fields import field_of
+from penstock.protocols.amqp10.filters.terms import Term, Value, tree_of
 from penstock.protocols.amqp10.filters.values import COMPARISONS, OPERATIONS, Like, compared, condition
 from penstock.protocols.amqp10.filters.words import Word, words_of
 
@@ -34,16 +35,17 @@ _NODES_MAX: Final = 512
 _RESERVED: Final = frozenset("AND OR NOT BETWEEN IN LIKE IS NULL ESCAPE TRUE FALSE".split())
 
 
-def parse_selector(text: str, clock: Callable[[], int]) -> Value:
+def parse_selector(text: str, clock: Callable[[], int]) -> Term:
     """The condition: True, False, or None for unknown. Raises SelectorError.
 
     `clock` gives ms since the epoch.
     """
     parser = _Parser(words_of(text), clock)
-    value = parser.condition()
+    found = parser.condition()
     if parser.word.kind != "end":
         raise parser.wrong("the end, or another operation")
-    return lambda message: condition(value(message))
+    value = found.value
+    return Term(lambda message: condition(value(message)), found.tree)
 
 
 class _Parser:
@@ -99,36 +101,37 @@ class _Parser:
 
     # Limits
 
-    def _node(self, value: Value) -> Value:
+    def _node(self, term: Term) -> Term:
         self._nodes += 1
         if self._nodes > _NODES_MAX:
             raise SelectorError(f"a selector has more than {_NODES_MAX} operations")
-        return value
+        return term
 
-    def _nested(self, parse: Callable[[], Value]) -> Value:
+    def _nested(self, parse: Callable[[], Term]) -> Term:
         self._depth += 1
         if self._depth > _DEPTH_MAX:
             raise SelectorError(f"a selector nests more than {_DEPTH_MAX} deep")
-        value = parse()
+        term = parse()
         self._depth -= 1
-        return value
+        return term
 
     # The grammar
 
-    def condition(self) -> Value:
+    def condition(self) -> Term:
         return self._logical("OR", True, lambda: self._logical("AND", False, self._not))
 
-    def _logical(self, keyword: str, decisive: bool, parse: Callable[[], Value]) -> Value:
+    def _logical(self, keyword: str, decisive: bool, parse: Callable[[], Term]) -> Term:
         """Conditions of which one that is `decisive` decides; otherwise one that is unknown."""
         parts = [parse()]
         while self._skip(keyword):
             parts.append(self._node(parse()))
         if len(parts) == 1:
             return parts[0]
+        values = [part.value for part in parts]
 
         def value(message: Any) -> bool | None:
             result: bool | None = not decisive
-            for part in parts:
+            for part in values:
                 found = condition(part(message))
                 if found is decisive:
                     return decisive
@@ -136,43 +139,49 @@ class _Parser:
                     result = None
             return result
 
-        return value
+        return Term(value, tree_of("any" if decisive else "all", [part.tree for part in parts]))
 
-    def _not(self) -> Value:
+    def _not(self) -> Term:
         if not self._skip("NOT"):
             return self._predicate()
         return self._node(_negated(self._nested(self._not)))
 
-    def _predicate(self) -> Value:
-        one = self._sum()
+    def _predicate(self) -> Term:
+        term = self._sum()
+        one = term.value
         if self._is_sign(*COMPARISONS):
-            compare = COMPARISONS[self._next().value]
-            other = self._sum()
-            return self._node(lambda message: compared(compare, one(message), other(message)))
+            sign = self._next().value
+            compare, right = COMPARISONS[sign], self._sum()
+            other = right.value
+            tree = tree_of("compared", sign, term.tree, right.tree)
+            return self._node(Term(lambda message: compared(compare, one(message), other(message)), tree))
         if self._skip("IS"):
             negated = self._skip("NOT")
             if not self._skip("NULL"):
                 raise self.wrong("NULL")
-            return self._node(lambda message: (one(message) is None) is not negated)
+            tree = tree_of("null", term.tree, negated)
+            return self._node(Term(lambda message: (one(message) is None) is not negated, tree))
         negated = self._skip("NOT")
         if self._skip("BETWEEN"):
-            value = self._between(one)
+            found = self._between(term)
         elif self._skip("IN"):
-            value = self._in(one)
+            found = self._in(term)
         elif self._skip("LIKE"):
             like = Like(self._need_text(), self._need_text() if self._skip("ESCAPE") else None)
-            value = self._node(lambda message: like.matches(one(message)))
+            tree = None if term.tree is None else ("like", term.tree, like.parts)
+            found = self._node(Term(lambda message: like.matches(one(message)), tree))
         elif negated:
             raise self.wrong("BETWEEN, IN or LIKE")
         else:
-            return one
-        return _negated(value) if negated else value
+            return term
+        return _negated(found) if negated else found
 
-    def _between(self, one: Value) -> Value:
-        low = self._sum()
+    def _between(self, term: Term) -> Term:
+        terms = [term, self._sum()]
         if not self._skip("AND"):
             raise self.wrong("AND")
-        high = self._sum()
+        terms.append(self._sum())
+        one, low, high = (part.value for part in terms)
 
         def value(message: Any) -> bool | None:
             found = one(message)
@@ -182,72 +191,75 @@ class _Parser:
                 return False
             return None if above is None or below is None else True
 
-        return self._node(value)
+        return self._node(Term(value, tree_of("between", *(part.tree for part in terms))))
 
-    def _in(self, one: Value) -> Value:
+    def _in(self, term: Term) -> Term:
         self._need_sign("(")
         others = [self._node(self._sum())]
         while self._skip_sign(","):
             others.append(self._node(self._sum()))
         self._need_sign(")")
+        one, values = term.value, [other.value for other in others]
 
         def value(message: Any) -> bool | None:
             found = one(message)
-            results = [compared(COMPARISONS["="], found, other(message)) for other in others]
+            results = [compared(COMPARISONS["="], found, other(message)) for other in values]
             return True if True in results else None if None in results else False
 
-        return self._node(value)
+        return self._node(Term(value, tree_of("in", term.tree, [other.tree for other in others])))
 
-    def _sum(self) -> Value:
+    def _sum(self) -> Term:
         return self._chain(("+", "-"), lambda: self._chain(("*", "/", "%"), self._unary))
 
-    def _chain(self, signs: tuple[str, ...], parse: Callable[[], Value]) -> Value:
+    def _chain(self, signs: tuple[str, ...], parse: Callable[[], Term]) -> Term:
         first = parse()
         rest: list[tuple[Callable[[Any, Any], Any], Value]] = []
         while self._is_sign(*signs):
-            rest.append((OPERATIONS[self._next().value], self._node(parse())))
+            rest.append((OPERATIONS[self._next().value], self._node(parse()).value))
         if not rest:
             return first
+        begins = first.value
 
         def value(message: Any) -> Any:
-            result = first(message)
+            result = begins(message)
             for operation, other in rest:
                 result = operation(result, other(message))
             return result
 
-        return value
+        return Term(value)
 
-    def _unary(self) -> Value:
+    def _unary(self) -> Term:
         if not self._is_sign("-", "+"):
             return self._primary()
         operation = OPERATIONS[self._next().value]
-        value = self._nested(self._unary)
-        return self._node(lambda message: operation(0, value(message)))
+        term = self._nested(self._unary)
+        value, tree = term.value, term.tree
+        if tree is not None and tree[0] == "constant":
+            return self._node(_constant(operation(0, tree[1])))
+        return self._node(Term(lambda message: operation(0, value(message))))
 
-    def _primary(self) -> Value:
+    def _primary(self) -> Term:
         word = self.word
         if self._skip_sign("("):
-            value = self._nested(self.condition)
+            term = self._nested(self.condition)
             self._need_sign(")")
-            return value
+            return term
         if word.kind == "constant":
-            constant = self._next().value
-            return lambda _: constant
+            return _constant(self._next().value)
         if self._is("TRUE", "FALSE"):
-            truth = self._next().value.upper() == "TRUE"
-            return lambda _: truth
+            return _constant(self._next().value.upper() == "TRUE")
         if word.kind == "delimited":
             return self._node(field_of("a", self._next().value))
         if word.kind == "name" and word.value.upper() not in _RESERVED:
             return self._node(self._identifier(self._next().value))
         raise self.wrong("a value")
 
-    def _identifier(self, name: str) -> Value:
+    def _identifier(self, name: str) -> Term:
         if self._is_sign("(") and name.upper() == "UTC":
             self._next()
             self._need_sign(")")
             clock = self._clock
-            return lambda _: clock()
+            return Term(lambda _: clock())
         parts = [name]
         while self._skip_sign("."):
             if self.word.kind not in ("name", "delimited"):
@@ -258,9 +270,15 @@ class _Parser:
         return field_of(parts[0], ".".join(parts[1:]))
 
 
-def _negated(value: Value) -> Value:
+def _constant(value: Any) -> Term:
+    return Term(lambda _: value, ("constant", value))
+
+
+def _negated(term: Term) -> Term:
+    value = term.value
+
     def negated(message: Any) -> bool | None:
         found = condition(value(message))
         return None if found is None else not found
 
-    return negated
+    return Term(negated, tree_of("not", term.tree))

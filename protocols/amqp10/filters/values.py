@@ -126,20 +126,23 @@ class Like:
         """Raises SelectorError."""
         if escape is not None and len(escape) != 1:
             raise SelectorError("ESCAPE has one character")
-        parts: list[list[str]] = [[]]
+        parts: list[list[str | None]] = [[]]
         characters = iter(pattern)
         for one in characters:
             if one == escape:
                 one = next(characters, "")
                 if not one:
                     raise SelectorError(f"the pattern {pattern!r} ends with its escape")
-                parts[-1].append(re.escape(one))
+                parts[-1].append(one)
             elif one == "%":
                 parts.append([])
             else:
-                parts[-1].append("." if one == "_" else re.escape(one))
+                parts[-1].append(None if one == "_" else one)
+        self.parts = parts
+        """The characters of each part; None: any one."""
         self._last_size = len(parts[-1])
-        self._parts = [re.compile("".join(part), re.DOTALL) for part in parts]
+        texts = ["".join("." if one is None else re.escape(one) for one in part) for part in parts]
+        self._parts = [re.compile(text, re.DOTALL) for text in texts]
 
     def matches(self, text: Any) -> bool | None:
         """Whether it fits the whole text."""

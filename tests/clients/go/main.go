@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -33,7 +34,7 @@ func run(ctx context.Context, url, name string) error {
 		return err
 	}
 	for what, scenario := range map[string]func(context.Context, *rmq.AmqpConnection, string) error{
-		"work": work, "topics": topics, "stream": stream, "restart": restart,
+		"work": work, "topics": topics, "request": request, "stream": stream, "restart": restart,
 	} {
 		if err := scenario(ctx, conn, name+"-"+what); err != nil {
 			return fmt.Errorf("%s: %w", what, err)
@@ -179,6 +180,41 @@ func topics(ctx context.Context, conn *rmq.AmqpConnection, name string) error {
 		}
 	}
 	return management.DeleteExchange(ctx, name)
+}
+
+// Answers come by a queue of the client's own. It would lose a direct reply that is here before the outcome of its request.
+func request(ctx context.Context, conn *rmq.AmqpConnection, name string) error {
+	if err := declare(ctx, conn, name, ""); err != nil {
+		return err
+	}
+	responder, err := conn.NewResponder(ctx, rmq.ResponderOptions{
+		RequestQueue: name,
+		Handler: func(_ context.Context, request *amqp.Message) (*amqp.Message, error) {
+			return amqp.NewMessage(append(request.GetData(), '!')), nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	requester, err := conn.NewRequester(ctx, &rmq.RequesterOptions{RequestQueueName: name})
+	if err != nil {
+		return err
+	}
+	for _, text := range []string{"a", "b"} {
+		answers, err := requester.Publish(ctx, requester.Message([]byte(text)))
+		if err != nil {
+			return err
+		}
+		select {
+		case answer := <-answers:
+			if answer == nil || string(answer.GetData()) != text+"!" {
+				return fmt.Errorf("the answer to %s is %v", text, answer)
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return errors.Join(requester.Close(ctx), responder.Close(ctx))
 }
 
 func stream(ctx context.Context, conn *rmq.AmqpConnection, name string) error {

@@ -18,9 +18,10 @@ Source: MQTT 3.1.1 and 5.0, chapter 3; MQTT 3.1 for level 3.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import field
-from typing import Final
+from typing import Any, Final
 
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.mqtt.codec import reasons
@@ -393,9 +394,27 @@ def _packet(kind: int, *parts: bytes) -> bytes:
 _NEW_SESSION: Final = bytes((CONNACK << 4, 2, 0, 0))
 
 
+_LIMITS: Final = frozenset(
+    {
+        "maximum_packet_size",
+        "receive_maximum",
+        "server_keep_alive_s",
+        "session_expiry_s",
+        "topic_alias_maximum",
+    }
+)
+
+
+@functools.lru_cache(maxsize=64)  # as a rule all clients are told the same
+def _accepting(session_present: bool, properties: tuple[tuple[str, Any], ...]) -> bytes:
+    return _packet(CONNACK, bytes((session_present, reasons.SUCCESS)), encode_properties(dict(properties)))
+
+
 def encode_connack(version: int, session_present: bool, reason: int, properties: Properties) -> bytes:
     """CONNACK; `reason` is a 5.0 reason code in every version and must be in `V3_RETURN_CODES` for 3.x."""
     if version == MQTT_5:
+        if reason == reasons.SUCCESS and properties.keys() <= _LIMITS:
+            return _accepting(session_present, tuple(properties.items()))
         return _packet(CONNACK, bytes((session_present, reason)), encode_properties(properties))
     if not session_present and reason == reasons.SUCCESS:
         return _NEW_SESSION

@@ -8,6 +8,7 @@ and none makes a packet larger than the client takes (mqtt5:3.2.2-19, 3.4.2-2, 3
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.mqtt.codec import packets, reasons
@@ -43,6 +44,12 @@ _FILTERS: Final = {
 }
 
 
+@functools.lru_cache(maxsize=64)  # most clients name no size, and the others the same few
+def _acknowledgements(max_packet: int) -> dict[int, bytes]:
+    texts = {reason: encode_properties({"reason_string": text}) for reason, text in ACKNOWLEDGEMENTS.items()}
+    return {reason: block for reason, block in texts.items() if 5 + len(block) <= max_packet}
+
+
 class ReasonStrings:
     """The packets with words for one connected client."""
 
@@ -56,10 +63,7 @@ class ReasonStrings:
         """For `Scanner.texts`."""
         if not self._told:
             return None
-        texts = {
-            reason: encode_properties({"reason_string": text}) for reason, text in ACKNOWLEDGEMENTS.items()
-        }
-        return {reason: block for reason, block in texts.items() if 5 + len(block) <= self._max_packet}
+        return _acknowledgements(self._max_packet)
 
     def suback(self, packet_id: int, results: list[int], filters: Sequence[str]) -> bytes:
         """SUBACK for these filters."""

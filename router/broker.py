@@ -141,6 +141,8 @@ class Broker:
         self.vhosts: dict[str, Vhost] = {}
         """Those of this worker."""
         self._elsewhere: dict[str, int] = {}
+        self.elsewhere: Callable[[str], int | None] = self._elsewhere.get
+        """The worker that has the vhost of a name; None: this one, or there is none."""
         self.gate = Gate(self.queues)
         """Refuses in the routes of vhosts that are over a quota."""
         self.quotas = Quotas(log, tick, self.vhosts, options.backlog_quotas)
@@ -226,16 +228,12 @@ class Broker:
             AccessRefused: the identity has no permissions there.
 
         """
-        found = self.vhost(name)
+        found = self.vhosts.get(name) or self.vhost(name)
         if not self.authorizer.enter(identity, name):
             raise AccessRefused("vhost", name, name, identity.username, "read")
         return found
 
     # Workers
-
-    def elsewhere(self, name: str) -> int | None:
-        """The worker that has the vhost of this name; None: this one, or there is none."""
-        return self._elsewhere.get(name)
 
     def knows(self, name: str) -> bool:
         """Whether some worker has a vhost of this name."""

@@ -66,6 +66,8 @@ class Authorizer:
         self._permissions: dict[tuple[str, str], Permission] = {}
         self._compiled: dict[tuple[str, str], dict[Operation, Pattern | None]] = {}
         self._topics: dict[tuple[str, str], dict[str, TopicPermission]] = {}
+        self.topic_permitted: Final = self._topics.keys()
+        """The users and vhosts with topic permissions."""
         self.topic_guard: TopicGuard | None = None
         """Further rules on the topics of `MQTT_EXCHANGE`; set before anybody connects."""
         self.changed: Callable[[str, str], None] = lambda _user, _vhost: None

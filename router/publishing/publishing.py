@@ -111,8 +111,12 @@ class Publishing:
 
         It may be kept as long as its connection: it follows every change of the topology and of permissions.
         """
+        known = self._tables.get((identity.username, enc)) if identity.grants is None else None
+        authorizer = self._authorizer
+        if known is not None and not authorizer.topic_permitted and authorizer.topic_guard is None:
+            return known
         shared = identity.grants is None and not self._is_individual(identity, enc)
-        if shared and (known := self._tables.get((identity.username, enc))) is not None:
+        if shared and known is not None:
             return known
 
         def resolve(key: bytes) -> Route:

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from penstock.errors import PenstockError
-from penstock.protocols.login.logins import Credentials, verified
+from penstock.protocols.login.logins import Credentials, remembered, verified
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext
 from penstock.protocols.net.connection_info import ConnectionInfo, Totals
@@ -159,7 +159,12 @@ class Speaker(Generic[S]):
         """Carry out what the session wants."""
         connection, session = self.connection, self.session
         login = session.take_login()
-        if login is not None:
+        known = None if login is None or login.scram is not None else self._remembered(login)
+        if known is not None:
+            session.authenticated(known)
+            # Bytes behind the login wait in the connection.
+            connection.loop.call_soon(connection.handle_rest)
+        elif login is not None:
             # Nothing of this peer is handled before its password is checked.
             connection.pause_reading("login")
             self._login = connection.loop.create_task(self._check_login(login))
@@ -189,6 +194,9 @@ class Speaker(Generic[S]):
     def end(self, reason: str) -> None:
         """The session is over."""
         self.connection.close(reason)
+
+    def _remembered(self, login: LoginWanted) -> Identity | None:
+        return None if login.anonymous else remembered(self.connection, self._broker.users, login)
 
     async def _check_login(self, login: LoginWanted) -> None:
         connection, session = self.connection, self.session

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.router.authentication.users import ScramLogin, Users
     from penstock.router.authorization.identity import Identity
 
-__all__ = ["Credentials", "verified"]
+__all__ = ["Credentials", "remembered", "verified"]
 
 
 class Credentials(Protocol):
@@ -29,6 +29,20 @@ class Credentials(Protocol):
     @property
     def certified(self) -> bool:
         """A client certificate has proved the name; there is no password."""
+
+
+def remembered(connection: Connection, users: Users, login: Credentials | None) -> Identity | None:
+    """The user who logs in by `connection`, if that needs no wait; None: `verified` decides.
+
+    Most clients that come again come within a minute: then there is no task, and reading goes on.
+    """
+    if login is None or login.certified:
+        return None
+    identity = users.remembered(login.user, login.password, connection.local, peer=connection.peer_host)
+    if identity is not None:
+        users.let_in(connection.place[0])
+        connection.trusted = True
+    return identity
 
 
 async def verified(

@@ -214,6 +214,11 @@ class MqttConnection(Connection):
                 users.let_in("mqtt")
                 self._let_in(identity)
             return
+        known = users.remembered(user_name, password or b"", loopback, peer=self.peer_host)
+        if known is not None:
+            users.let_in("mqtt")
+            self._let_in(known)
+            return
         self.greeted()
         self.pause_reading("login")
         self._login = self.loop.create_task(self._verify(user_name, password or b"", loopback))

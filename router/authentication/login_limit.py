@@ -71,6 +71,11 @@ class LoginLimit:
         self._known: OrderedDict[bytes, None] = OrderedDict()
         """Address and user of logins that were right; the oldest first."""
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether no login has failed lately: nobody waits for a turn."""
+        return not (self._failures or self._names)
+
     def turn(self, peer: str, username: str, *, loopback: bool) -> float | None:
         """Take the next turn for a login: in how many seconds it is; None: it is refused.
 

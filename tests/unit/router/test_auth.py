@@ -260,6 +260,32 @@ async def test_a_changed_password_is_not_remembered(world: World) -> None:
     assert await world.refused("ann", b"other") == "credentials"
 
 
+async def test_a_login_is_known_at_once_only_while_its_password_is_remembered(world: World) -> None:
+    users = world.users
+    assert users.remembered("ann", b"secret", True) is None
+    await users.authenticate("ann", b"secret", True)
+    assert users.remembered("ann", b"secret", True) == Identity("ann", frozenset({"monitoring"}))
+    assert users.remembered("ann", b"wrong", True) is None
+    assert users.remembered("ann", b"", True) is None
+    assert users.remembered("nobody", b"secret", True) is None
+    users.set_user("ann", hash_password(b"other"), ())
+    assert users.remembered("ann", b"secret", True) is None
+
+
+async def test_no_login_is_known_at_once_while_others_wait_for_their_turn(world: World) -> None:
+    await world.users.authenticate("ann", b"secret", True)
+    assert await world.refused("ann", b"wrong") == "credentials"
+    assert world.users.remembered("ann", b"secret", True) is None
+
+
+async def test_a_user_of_this_machine_is_not_known_at_once_elsewhere(world: World) -> None:
+    users = world.users
+    users.set_user("guest", hash_password(b"guest"), ())
+    await users.authenticate("guest", b"guest", True)
+    assert users.remembered("guest", b"guest", True) == Identity("guest")
+    assert users.remembered("guest", b"guest", False) is None
+
+
 async def test_logins_wait_in_a_bounded_queue(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "_WAITING_MAX", 2)
     reasons: list[Any] = await asyncio.gather(

@@ -5,7 +5,8 @@ python -m bench.instructions [--other CHECKOUT] [--only PATTERN] [--chunks N] [-
 Times on a shared machine differ by a third from run to run; counts of instructions hardly differ. This shows
 a loss of 2 % that no run of `bench.compare` can show. It counts user code only: no system call, no cache
 miss. Publisher and subscribers take turns: a chunk of equal messages is sent, delivered and answered before
-the next one. Rows of logins count clients that connect, log in and leave, eight at a time. `--other` names
+the next one. Rows of logins count clients that connect, log in and leave, eight at a time; in `mqtt_takeover`
+each takes the session of the one before it. `--other` names
 a checkout whose kernels are built. Callgrind is fifty times slower than the
 processor: a row takes about a minute. Needs Debian's package valgrind.
 """
@@ -150,9 +151,11 @@ def _amqp(port: int, closing: ExitStack, *, durable: bool = False) -> Exchange:
     return exchange
 
 
-def _logins(port: int, script: Script) -> Exchange:
+def _logins(port: int, script: Script, *, overlap: bool = False) -> Exchange:
+    window = 1 if overlap else 8
+
     def exchange() -> None:
-        came = come_and_go(script, port, CHUNK_MESSAGES, window=8, patience_s=TIMEOUT_S)
+        came = come_and_go(script, port, CHUNK_MESSAGES, window=window, overlap=overlap, patience_s=TIMEOUT_S)
         if came.refused:
             raise LoadFailed(f"{came.refused} clients were refused")
 
@@ -188,6 +191,10 @@ ROWS: dict[str, Callable[[CountedGateway, ExitStack], Exchange]] = {
     "amqp_transient_autoack": lambda gateway, closing: _amqp(gateway.amqp_port, closing),
     "amqp_durable_confirm_autoack": lambda gateway, closing: _amqp(gateway.amqp_port, closing, durable=True),
     "mqtt_login": lambda gateway, _: _logins(gateway.mqtt_port, mqtt_login()),
+    "mqtt_takeover": lambda gateway, _: _logins(
+        gateway.mqtt_port, mqtt_login(same=True, leaves=False), overlap=True
+    ),
+    "mqtt_persistent_return": lambda gateway, _: _logins(gateway.mqtt_port, mqtt_login(clean=False)),
     "amqp_login": lambda gateway, _: _logins(gateway.amqp_port, AMQP_LOGIN),
     "amqp_lone_confirm": lambda gateway, closing: _lone(gateway, closing, amqp091),
     "amqp10_lone_unsettled": lambda gateway, closing: _lone(gateway, closing, amqp10),

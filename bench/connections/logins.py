@@ -78,11 +78,24 @@ class _Figures(ctypes.Structure):
     ]
 
 
-def mqtt_login(*, clean: bool = True, same: bool = False, leaves: bool = True) -> Script:
-    """CONNECT of MQTT 3.1.1 without a password; DISCONNECT if it `leaves`. `same`: all have one client id."""
+def mqtt_login(
+    *,
+    clean: bool = True,
+    same: bool = False,
+    leaves: bool = True,
+    version: int = 4,
+    user: str = "",
+    password: str = "",
+) -> Script:
+    """CONNECT of MQTT 3.1.1 (4) or 5; DISCONNECT if it `leaves`. `same`: all have one client id. Without a
+    `user` it gives no password.
+    """
     name = f"churn-{os.getpid()}-{next(_numbers)}-".encode() + _DIGITS
-    head = load_mqtt.utf8("MQTT") + bytes([4, 2 if clean else 0]) + struct.pack(">H", _KEEP_ALIVE_S)
-    connect = load_mqtt.packet(0x10, head + load_mqtt.utf8(name.decode()))
+    flags = (2 if clean else 0) | (0xC0 if user else 0)
+    head = load_mqtt.utf8("MQTT") + bytes([version, flags]) + struct.pack(">H", _KEEP_ALIVE_S)
+    head += b"\0" if version == 5 else b""
+    credentials = load_mqtt.utf8(user) + load_mqtt.utf8(password) if user else b""
+    connect = load_mqtt.packet(0x10, head + load_mqtt.utf8(name.decode()) + credentials)
     return Script("mqtt", [(connect, 0x20)], b"\xe0\0" if leaves else b"", own_number=not same)
 
 

@@ -8,12 +8,14 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pika
 import pytest
 
 from bench.amqp10 import Frames, Peer
 from bench.connections.drive import opened
+from bench.connections.logins import AMQP_LOGIN, Script, come_and_go, mqtt_login
 from bench.connections.rows import ROWS, Row
 from penstock.protocols.amqp10.codec.frames import encode_frame
 from penstock.protocols.amqp10.codec.performatives import Accepted, Disposition, Flow, Source, Target
@@ -23,6 +25,23 @@ from tests.support.limits import LIMIT_S
 
 MESSAGES = 10_000
 MOST = MESSAGES // 100
+
+CLIENTS = 200
+
+
+class Login(NamedTuple):
+    """A way to log in, and the calls that it may cost."""
+
+    name: str
+    script: Script
+    most: int
+
+
+LOGINS = (
+    Login("mqtt", mqtt_login(), 123),
+    Login("mqtt5_password", mqtt_login(version=5, user="guest", password="guest"), 137),
+    Login("amqp", AMQP_LOGIN, 245),
+)
 
 BY_TIME = (
     "Listener._check",
@@ -98,6 +117,19 @@ def test_no_python_function_runs_per_message(row: Row, gateway: Counted) -> None
         found = gateway.end()
     assert seen.delivered == seen.sent * row.copies >= MESSAGES
     assert sum(found.values()) < MOST, f"{sum(found.values())} calls for {seen.delivered} messages: {found}"
+
+
+@pytest.mark.parametrize("login", LOGINS, ids=lambda login: login.name)
+def test_few_python_functions_run_per_login(login: Login, gateway: Counted) -> None:
+    """A client that connects, logs in and leaves, eight at a time; its password was right just before."""
+    port = gateway.ports[login.script.protocol]
+    come_and_go(login.script, port, 20, window=8)
+    gateway.begin()
+    came = come_and_go(login.script, port, CLIENTS, window=8)
+    found = gateway.end()
+    assert came.answered == CLIENTS
+    calls = sum(found.values()) / CLIENTS
+    assert calls < login.most, f"{calls} calls for a login: {found}"
 
 
 class Pair:

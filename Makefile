@@ -151,7 +151,7 @@ amqp10-clients: $(STAMPS)/extras kernels  ## RabbitMQ's client for Go and fe2o3-
 	$(BIN)/python -m pytest -q -p no:xdist --timeout 1800 tests/clients $(ARGS)
 
 .PHONY: cluster-clients
-cluster-clients: $(STAMPS)/extras kernels  ## pika, aio-pika, Celery, paho and webhooks over takeovers: TAKEOVERS=10 (needs Java and Maven)
+cluster-clients: $(STAMPS)/extras kernels  ## pika, aio-pika, Celery, paho, webhooks and the SDK over takeovers: TAKEOVERS=10 (needs Java and Maven)
 	$(BIN)/python -m tests.cluster.clients --takeovers $(or $(TAKEOVERS),10) $(ARGS)
 
 .PHONY: bench-cluster

@@ -1,8 +1,8 @@
 """Unmodified clients over takeovers: `python -m tests.cluster.clients --takeovers 10`.
 
-pika, aio-pika, Celery, paho with a persistent session at QoS 2 and with wills, and webhooks. The SDK is part
-of `tests.cluster.campaign`. Each goes on by its own means, at a link that leads to all nodes in turn, so that
-half of the connections go through a standby. Each must get what was confirmed.
+pika, aio-pika, Celery, paho with a persistent session at QoS 2 and with wills, webhooks and the SDK, of which
+`tests.cluster.campaign` has more. Each goes on by its own means, at a link that leads to all nodes in turn,
+so that half of the connections go through a standby. Each must get what was confirmed.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from paho.mqtt.properties import Properties
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
 
+import penstock
 from bench.kafka import Kafka, jars
 from tests.cluster import tasks
 from tests.cluster.faults import World, kill_machine, kill_process, stop_owner
@@ -325,12 +326,62 @@ class Webhooks(Client):
             time.sleep(PAUSE_S)
 
 
+class Sdk(Client):
+    """A named producer, and a subscription, to which a record comes twice only with a flag.
+
+    Both come back by themselves. A message may come before Kafka has it: if it is lost with its owner, the
+    producer sends it again, as another record.
+    """
+
+    def __init__(self, ports: dict[str, int], folder: Path) -> None:
+        super().__init__(ports, folder)
+        self._records: set[tuple[int, int]] = set()
+        self._twice: list[int] = []
+
+    def work(self) -> None:
+        asyncio.run(self._work())
+
+    async def _work(self) -> None:
+        url = f"penstock://127.0.0.1:{self.ports['native']}"
+        async with (
+            penstock.connect(url, close_timeout_s=WAIT_S) as client,
+            client.producer("sdk", name="steady") as producer,
+            client.subscribe("sdk", "all", start="earliest") as consumer,
+            asyncio.TaskGroup() as group,
+        ):
+            group.create_task(self._get(consumer))
+            while not self.stopping.is_set():
+                number = self.take()
+                await producer.send(b"%d" % number)
+                self.confirmed.add(number)
+                await asyncio.sleep(PAUSE_S)
+            until = time.monotonic() + WAIT_S
+            while not self.finished and time.monotonic() < until:
+                await asyncio.sleep(PAUSE_S)
+            consumer.stop()
+
+    async def _get(self, consumer: penstock.Consumer[bytes]) -> None:
+        async for message in consumer:
+            number = int(message.body)
+            record = (message.position, message.timestamp_ms)
+            if record in self._records and not message.redelivered:
+                self._twice.append(number)
+            self._records.add(record)
+            self.got[number] += 1
+            await consumer.ack(message)
+
+    def findings(self) -> list[str]:
+        found = super().findings()
+        return found + ([f"the SDK got {self._twice[:5]} twice, without a flag"] if self._twice else [])
+
+
 CLIENTS: dict[str, type[Client]] = {
     "pika": Pika,
     "aio-pika": AioPika,
     "celery": Celery,
     "paho": Paho,
     "webhooks": Webhooks,
+    "sdk": Sdk,
 }
 
 
@@ -349,7 +400,8 @@ def run(
     with ExitStack() as ends:
         nodes = make_nodes(folder, brokers, names, None, **{"cluster.name": cluster})
         for node in nodes:
-            node.settings["http.listen"] = f"127.0.0.1:{free_port()}"
+            for listener in ("native.listen", "http.listen"):
+                node.settings[listener] = f"127.0.0.1:{free_port()}"
             node.settings["webhooks.allow_networks"] = "127.0.0.0/8"
             ends.callback(node.kill9)
             node.launch()
@@ -384,6 +436,7 @@ def run(
             client.join(2 * WAIT_S)
         found = [text for client in made for text in client.findings()]
         for node in nodes:
+            node.wait_until_serving()  # a process that has just begun would die of the signal
             node.terminate()
     return found
 

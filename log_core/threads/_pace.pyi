@@ -9,7 +9,7 @@ class Pace:
     rests: int
     """How often it rested."""
     stopped: bool
-    """The worker is to end."""
+    """The work is to end."""
 
     def stop(self) -> None:
         """End the work, from any thread; rests are no longer taken."""

@@ -9,8 +9,8 @@ this machine, wants to wake up on. Behind each step it rests:
 3. further as long as somebody waits for a confirm, but no longer than `PATIENCE_S`: where somebody always waits,
    the work goes on slowly.
 
-All of this is without the interpreter's lock. It reads the numbers that other threads write without a lock: a number
-that is old by a moment does no harm.
+All of this is without the interpreter's lock. Numbers that others write are read without a lock, too: one that is
+old by a moment does no harm.
 """
 
 cimport cython

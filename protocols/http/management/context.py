@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.router.broker import Broker
     from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["LISTENER_PROTOCOLS", "PRODUCT", "RABBITMQ_VERSION", "Management"]
+__all__ = ["AUDITOR", "LISTENER_PROTOCOLS", "PRODUCT", "RABBITMQ_VERSION", "Management"]
 
 RABBITMQ_VERSION: Final = "4.2.0"
 """The version whose API this answers like: tools choose by it what they ask for."""
@@ -61,6 +61,8 @@ LISTENER_PROTOCOLS: Final = {
 """RabbitMQ's names of the protocols of our listeners."""
 
 _TAGS: Final = frozenset({"administrator", "monitoring", "policymaker", "management"})
+AUDITOR: Final = "auditor"
+"""The tag of users who may read the audit trail, and nothing else."""
 
 
 class _Owner:
@@ -194,6 +196,17 @@ class Management:
         identity = request.identity
         assert identity is not None  # every route of the API needs a login
         return self.require_tag(identity)
+
+    def person(self, request: Request) -> Identity:
+        """The caller, who must have a tag for the console, in which auditors have their page, too.
+
+        Raises:
+            HttpError: 403.
+
+        """
+        identity = request.identity
+        assert identity is not None
+        return identity if AUDITOR in identity.tags else self.require_tag(identity)
 
     def require_tag(self, identity: Identity) -> Identity:
         """A user who has a tag for the API. Raises HttpError 403."""

@@ -55,7 +55,7 @@ class _Sessions:
                 username, password.encode("utf-8", "surrogateescape"), request.local, peer=request.peer_host
             )
         cookie = await begin_session(self._api, request)
-        identity = self._api.identity(request)
+        identity = self._api.person(request)
         shown: dict[str, Any] = {"name": identity.username, "tags": sorted(identity.tags)}
         if _is_form(request):
             shown = {**shown, "user": shown, "token": _token(username, password)}
@@ -74,10 +74,10 @@ async def begin_session(api: Management, request: Request, *, secure: bool = Fal
     `secure`: the browser came by TLS, whatever the request says.
 
     Raises:
-        HttpError: 403, the user has no tag for the API; 503.
+        HttpError: 403, the user has no tag for the console; 503.
 
     """
-    identity, sessions = api.identity(request), api.broker.web_sessions
+    identity, sessions = api.person(request), api.broker.web_sessions
     before = session_of(request)
     if before is not None:
         sessions.end(before)

@@ -163,6 +163,7 @@ def queue(api: Management, entry: QueueEntry) -> Item:
         "effective_policy_definition": effective_definition(policy, operator),
         "exclusive": entry.owner is not None or entry.kind == "session",
         "head_message_timestamp": None,
+        "kind": entry.kind,
         "message_stats": _queue_stats(queue_counters(found), rates),
         "messages": ready + unacked,
         "messages_details": {"rate": growth["messages"]},

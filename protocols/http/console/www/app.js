@@ -7,8 +7,11 @@ import { useLoaded } from "./parts.js";
 import { useEnters } from "./rights.js";
 import { CHOICES, choice, choose, t } from "./words.js";
 
+/** Tags that see more than the audit trail. */
+const OF_API = ["management", "policymaker", "monitoring", "administrator"];
+
 /**
- * Pages: [name in the address, title, its module, tags that see it or nothing: all].
+ * Pages: [name in the address, title, its module, tags that see it or nothing: all of `OF_API`].
  * @type {[string, string, () => Promise<any>, string[]?][]}
  */
 const PAGES = [
@@ -96,14 +99,14 @@ function Page({ module, ...props }) {
   return loaded ? html`<${loaded.default} ...${props} />` : html`<p class="quiet">${t("Loading …")}</p>`;
 }
 
-function Help({ close }) {
+function Help({ close, seen }) {
   const dialog = useRef(null);
   useEffect(() => dialog.current.showModal(), []);
   return html`<dialog ref=${dialog} aria-label=${t("Keys")} onClose=${close}><h2>${t("Keys")}</h2>
     <table><tbody>
       <tr><th scope="row">/</th><td>${t("the filter of a list")}</td></tr>
-      ${Object.entries(KEYS).map(([key, name]) => html`<tr><th scope="row">g ${key}</th>
-        <td>${PAGES.find(([page]) => page === name)[1]}</td></tr>`)}
+      ${Object.entries(KEYS).filter(([, name]) => seen.some(([page]) => page === name)).map(([key, name]) => html`<tr>
+        <th scope="row">g ${key}</th><td>${seen.find(([page]) => page === name)[1]}</td></tr>`)}
       <tr><th scope="row">?</th><td>${t("this help")}</td></tr>
     </tbody></table>
     <form method="dialog" class="actions"><button>${t("Close")}</button></form>
@@ -134,10 +137,11 @@ function Scheme() {
 function Shell({ user, signOut }) {
   const here = usePlace();
   const [help, setHelp] = useState(false);
-  const known = useLoaded("/api/vhosts?columns=name", 30000).data;
+  const has = (tags) => tags.some((tag) => user.tags.includes(tag));
+  const known = useLoaded(has(OF_API) ? "/api/vhosts?columns=name" : null, 30000).data;
   const vhosts = known ?? [];
-  const seen = PAGES.filter(([, , , tags]) => !tags || tags.some((tag) => user.tags.includes(tag)));
-  const page = seen.find(([name]) => name === here.page);
+  const seen = PAGES.filter(([, , , tags]) => has(tags ?? OF_API));
+  const page = seen.find(([name]) => name === here.page) ?? (here.page === "overview" ? seen[0] : undefined);
   const vhost = here.query.vhost ?? "";
   const place = OF_MESSAGES.includes(here.page) ? here.names[0] ?? (vhost || vhosts[0]?.name) : undefined;
   const enters = useEnters(user, place);
@@ -155,7 +159,7 @@ function Shell({ user, signOut }) {
         event.preventDefault();
         search.focus();
       } else if (event.key === "?") setHelp(true);
-      else if (leading && KEYS[event.key]) location.hash = link(KEYS[event.key]);
+      else if (leading && seen.some(([name]) => name === KEYS[event.key])) location.hash = link(KEYS[event.key]);
       leading = event.key === "g";
     };
     addEventListener("keydown", pressed);
@@ -171,13 +175,13 @@ function Shell({ user, signOut }) {
         <strong>penstock</strong>
         <nav aria-label=${t("Pages")}><ul>
           ${seen.map(([name, title]) => html`<li><a href=${link(name, [], { vhost })}
-            aria-current=${name === here.page ? "page" : undefined}>${title}</a></li>`)}
+            aria-current=${name === page?.[0] ? "page" : undefined}>${title}</a></li>`)}
         </ul></nav>
-        <label><span>${t("Virtual host")}</span>
+        ${has(OF_API) && html`<label><span>${t("Virtual host")}</span>
           <select value=${vhost} onChange=${(event) => change({ vhost: event.target.value, page: "" })}>
             <option value="">${t("all")}</option>
             ${vhosts.map((one) => html`<option value=${one.name}>${one.name}</option>`)}
-          </select></label>
+          </select></label>`}
         <${Scheme} />
         <${Language} />
         <p class="who">${user.name}</p>
@@ -195,7 +199,7 @@ function Shell({ user, signOut }) {
           : html`<p class="notice">${t("There is no such page, or your user may not see it.")}</p>`}
       </main>
     </div>
-    ${help && html`<${Help} close=${() => setHelp(false)} />`}</div>`;
+    ${help && html`<${Help} close=${() => setHelp(false)} seen=${seen} />`}</div>`;
 }
 
 function App() {

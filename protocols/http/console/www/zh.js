@@ -164,6 +164,7 @@ export default {
   // pages/dead_letters.js
   "webhook {name}": "Webhook {name}",
   "{n} more": "另外 {n} 个",
+  "You may not read the messages of this queue.": "您无权读取此队列的消息。",
   "There is nothing of this name, or it was deleted. This page shows it when it comes back.": "没有此名称的对象，或它已被删除。它再次出现时，此页面会显示它。",
   "Dead letters of {vhost}": "{vhost} 的死信",
   "These queues get what other queues give up: messages that were rejected, expired, or too many.": "这些队列接收其他队列放弃的消息：被拒绝的、已过期的或超出数量上限的消息。",

@@ -347,7 +347,7 @@ class _Overview:
         return Response(204)
 
     async def whoami(self, request: Request) -> Response:
-        identity = self._api.identity(request)
+        identity = self._api.person(request)
         return json_response({"name": identity.username, "tags": sorted(identity.tags)})
 
     async def auth(self, request: Request) -> Response:

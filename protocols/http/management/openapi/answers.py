@@ -51,6 +51,7 @@ _QUEUE: Final = {
     "operator_policy": _TEXT_OR_NONE,
     "effective_policy_definition": dict,
     "head_message_timestamp": None,
+    "kind": str,
     "message_stats": _rated(MESSAGE_STATS),
     **_LENGTHS,
     "messages_dropped": int,

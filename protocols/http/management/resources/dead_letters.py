@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.server.messages import Request, Response
-from penstock.protocols.http.shared.lists import chosen_in_parts, reply_list
+from penstock.protocols.http.shared.lists import reply_list
 from penstock.protocols.http.webhooks.belongings import dead_queue
 from penstock.router.exchanges.entries import QueueEntry
 from penstock.subscriptions.streams.stream import Stream
@@ -95,23 +95,24 @@ def _messages(row: tuple[QueueEntry, _Sources]) -> int:
 
 async def _groups(vhost: Vhost) -> dict[_Group, _Sources]:
     """The queues that have a dead-letter exchange, by it and the key."""
-    with_rules = await chosen_in_parts(vhost.entries(), lambda one: "x-dead-letter-exchange" in one.effective)
+    entries = vhost.entries()
     groups: dict[_Group, _Sources] = {}
-    for number, entry in enumerate(with_rules):
-        if number % _AT_ONCE == 0:
-            await asyncio.sleep(0)
-        rules = entry.effective
-        exchange, key = rules["x-dead-letter-exchange"], rules.get("x-dead-letter-routing-key")
-        name = entry.listed_name
-        if key is None and exchange == "":
-            key = name  # as a rule, it came by its own name
-        group = str(exchange), None if key is None else str(key)
-        sources = groups.get(group)
-        if sources is None:
-            sources = groups[group] = _Sources()
-        sources.count += 1
-        if sources.count <= NAMED_MAX:
-            sources.names.append(name)
+    for at in range(0, len(entries), _AT_ONCE):
+        await asyncio.sleep(0)
+        for entry in entries[at : at + _AT_ONCE]:
+            rules = entry.effective
+            exchange: Any = rules.get("x-dead-letter-exchange")
+            if exchange is None:
+                continue
+            key: Any = rules.get("x-dead-letter-routing-key")
+            if key is None and exchange == "":
+                key = entry.listed_name  # as a rule, it came by its own name
+            sources = groups.get((exchange, key))
+            if sources is None:
+                sources = groups[exchange, key] = _Sources()
+            sources.count += 1
+            if sources.count <= NAMED_MAX:
+                sources.names.append(entry.listed_name)
     return groups
 
 

@@ -5,6 +5,7 @@ import { path } from "../api.js";
 import { link } from "../location.js";
 import { Action, List, Rows, count, post } from "../parts.js";
 import { Payload } from "../messages.js";
+import { useMayAt } from "../rights.js";
 import { t } from "../words.js";
 
 const REASONS = ["", "rejected", "expired", "maxlen", "delivery_limit"];
@@ -31,7 +32,9 @@ function All({ query, vhosts }) {
     ]} />`}</div>`;
 }
 
-function One({ names: [vhost, name] }) {
+function One({ user, names: [vhost, name] }) {
+  const mayRead = useMayAt(user, vhost, "read", name);
+  const mayMove = useMayAt(user, vhost, "write", "amq.default");
   const target = `${path("/v1/vhosts", vhost)}/${path("queues", name)}`;
   const [preview, setPreview] = useState(null);
   const [moved, setMoved] = useState(null);
@@ -62,12 +65,13 @@ function One({ names: [vhost, name] }) {
   };
   return html`<div><h1>${t("Dead letters in {name}", { name })}</h1>
     <p><a href=${link("queues", [vhost, name])}>${t("The queue itself")}</a></p>
-    <form class="row" onSubmit=${ask}>
+    ${!mayRead && html`<p class="notice">${t("You may not read the messages of this queue.")}</p>`}
+    ${mayRead && html`<form class="row" onSubmit=${ask}>
       <label><span>${t("Reason")}</span><select name="reason">${REASONS.map((one) => html`<option value=${one}>${one || t("any")}</option>`)}</select></label>
       <label><span>${t("To, instead of where each died")}</span><input name="to" autocomplete="off" /></label>
       <label><span>${t("Look at so many messages")}</span><input name="max" type="number" min="1" max=${MOST} defaultValue="100" required /></label>
       <button type="submit">${t("Preview")}</button>
-    </form>
+    </form>`}
     ${error && html`<p class="notice bad" role="alert">${error}</p>`}
     ${moved && html`<p class="notice" role="status">${
       t("{n} moved.", { n: count(moved.moved) })}${
@@ -79,7 +83,7 @@ function One({ names: [vhost, name] }) {
         [t("Routing key"), (one) => preview.seen.get(one.id)?.routing_key ?? "–"],
         [t("Payload"), (one) => preview.seen.has(one.id) ? html`<${Payload} of=${preview.seen.get(one.id)} />` : "–"],
       ]} />
-      ${preview.would.length > 0 && html`<div class="actions"><${Action} label=${t("Move {n} messages", { n: count(preview.would.length) })}
+      ${preview.would.length > 0 && mayMove && html`<div class="actions"><${Action} label=${t("Move {n} messages", { n: count(preview.would.length) })}
         text=${t("They go back together or not at all.")}
         run=${move} /></div>`}`}</div>`;
 }

@@ -5,7 +5,7 @@ import { path } from "../api.js";
 import { link } from "../location.js";
 import { Action, Data, Facts, List, Loading, Rows, YesNo, parsed, post, put, remove, useLoaded } from "../parts.js";
 import { MESSAGE, publish } from "./queues.js";
-import { useMay, useMayAt } from "../rights.js";
+import { useAllowed, useEntered, useMay, useMayAt } from "../rights.js";
 import { t } from "../words.js";
 
 const TYPES = ["direct", "fanout", "topic", "headers", "x-consistent-hash", "x-delayed-message"];
@@ -27,13 +27,15 @@ const COLUMNS = [
 ];
 
 function All({ user, query, vhosts }) {
-  const may = useMay(user, query.vhost || vhosts[0], "configure");
+  const entered = useEntered(user, vhosts);
+  const vhost = entered.includes(query.vhost) ? query.vhost : query.vhost ? undefined : entered[0];
+  const may = useMay(user, vhost, "configure");
   const target = query.vhost ? path("/api/exchanges", query.vhost) : "/api/exchanges";
   const declare = ({ vhost, name, type, durable, internal, args }) =>
     put(path("/api/exchanges", vhost, name), { type, durable, internal, auto_delete: false, arguments: parsed(args) });
   return html`<div><h1>${t("Exchanges")}</h1>
-    ${may && html`<div class="actions"><${Action} label=${t("Add an exchange")} run=${declare} fields=${[
-      { name: "vhost", label: t("Virtual host"), options: vhosts, value: query.vhost || vhosts[0] },
+    ${vhost !== undefined && may && html`<div class="actions"><${Action} label=${t("Add an exchange")} run=${declare} fields=${[
+      { name: "vhost", label: t("Virtual host"), options: entered, value: vhost },
       { name: "name", label: t("Name"), required: true },
       { name: "type", label: t("Type"), options: TYPES, value: "direct" },
       { name: "durable", label: t("Durable: it is there after a restart"), type: "checkbox", value: true },
@@ -74,11 +76,15 @@ function Routing({ target, vhost }) {
       ]} /></div>`}`;
 }
 
+/** Subscriptions of MQTT sessions are listed as bindings, and only their clients end them. */
+const isBound = (one) => !one.destination.startsWith("mqtt-subscription-");
 const destination = (one) => link(one.destination_type === "queue" ? "queues" : "exchanges", [one.vhost, one.destination]);
 
 function One({ user, names: [vhost, name] }) {
   const mayPublish = useMayAt(user, vhost, "write", name);
-  const mayBind = useMayAt(user, vhost, "read", name);
+  const mayRead = useMayAt(user, vhost, "read", name);
+  const mayBind = [mayRead, useMay(user, vhost, "write")].every(Boolean);
+  const mayWrite = useAllowed(user, vhost, "write");
   const mayDelete = useMayAt(user, vhost, "configure", name);
   const target = path("/api/exchanges", vhost, name);
   const found = useLoaded(target);
@@ -117,9 +123,10 @@ function One({ user, names: [vhost, name] }) {
     ${from.data && html`<${Rows} label=${t("Bindings from here")} rows=${from.data} columns=${[
       [t("To"), (one) => html`<a href=${destination(one)}>${one.destination}</a>`], [t("Kind"), (one) => one.destination_type],
       [t("Routing key"), (one) => one.routing_key], [t("Arguments"), (one) => html`<${Data} value=${one.arguments} />`],
-      [t("Actions"), (one) => mayBind && !isDefault && html`<${Action} label=${t("Unbind")} danger title=${t("Unbind {destination}", { destination: one.destination })}
+      ...(mayRead && !isDefault ? [[t("Actions"), (one) => isBound(one) && mayWrite(one.destination) && html`<${Action} label=${t("Unbind")} danger
+        title=${t("Unbind {destination}", { destination: one.destination })}
         text=${t("Messages with the routing key {key} reach it no more by this binding.", { key: one.routing_key || '""' })}
-        run=${() => unbind(one)} />`],
+        run=${() => unbind(one)} />`]] : []),
     ]} />`}
     <h2>${t("Bindings that lead here")}</h2>
     <${Loading} of=${to} />

@@ -5,6 +5,7 @@ import { path, query as asQuery, send } from "../api.js";
 import { change } from "../location.js";
 import { Data, Rows, Time, count } from "../parts.js";
 import { Messages } from "../messages.js";
+import { useMay, useMayAt } from "../rights.js";
 import { t } from "../words.js";
 
 /**
@@ -44,8 +45,13 @@ function targetOf(vhost, { of, name, from }) {
 
 export default function Live({ user, query, vhosts }) {
   const vhost = query.vhost || vhosts[0];
-  const seen = SOURCES.filter(([, , tags]) => !tags || tags.some((tag) => user.tags.includes(tag)));
-  const of = query.of ?? "exchange";
+  const mayRead = useMay(user, vhost, "read", true);
+  const mayTopics = useMayAt(user, vhost, "read", "amq.topic", true);
+  const seen = SOURCES.filter(([kind, , tags]) =>
+    (kind === "exchange" ? mayRead : kind !== "topic" || mayTopics) && (!tags || tags.some((tag) => user.tags.includes(tag))));
+  // An address may ask for something that this user may not follow.
+  const asks = seen.some(([kind]) => kind === query.of);
+  const of = asks ? query.of : seen[0][0];
   const begin = (event) => {
     event.preventDefault();
     const { name, pattern, from } = event.target.elements;
@@ -57,14 +63,14 @@ export default function Live({ user, query, vhosts }) {
     <form class="row" onSubmit=${begin}>
       <label><span>${t("Follow")}</span><select value=${of} onChange=${(event) => change({ of: event.target.value, name: "", pattern: "", from: "", run: "" })}>
         ${seen.map(([kind, title]) => html`<option value=${kind}>${title}</option>`)}</select></label>
-      ${of === "exchange" && html`<label><span>${t("Exchange")}</span><input name="name" required defaultValue=${query.name ?? "amq.topic"} /></label>
+      ${of === "exchange" && html`<label><span>${t("Exchange")}</span><input name="name" required defaultValue=${query.name ?? (mayTopics ? "amq.topic" : "")} /></label>
         <label><span>${t("Routing keys")}</span><input name="pattern" defaultValue=${query.pattern ?? "#"} /></label>`}
       ${of === "topic" && html`<label><span>${t("Topic filter")}</span><input name="name" required defaultValue=${query.name ?? "#"} /></label>`}
       ${(of === "exchange" || of === "topic") && html`<label><span>${t("From", {}, "start")}</span><input name="from" defaultValue=${query.from ?? "next"} />
         <small class="quiet">${t("next, first, -1h, or a time")}</small></label>`}
       <button type="submit">${t("Follow")}</button>
     </form>
-    ${target && query.run && html`<${Followed} key=${target + query.run} target=${target} columns=${EVENTS[of]} vhost=${vhost} />`}
+    ${target && query.run && (asks || !query.of) && html`<${Followed} key=${target + query.run} target=${target} columns=${EVENTS[of]} vhost=${vhost} />`}
   </div>`;
 }
 

@@ -3,16 +3,21 @@
 import { html } from "../vendor/preact.js";
 import { path } from "../api.js";
 import { Action, Data, List, count, parsed, put, remove } from "../parts.js";
+import { useEntered } from "../rights.js";
 import { t } from "../words.js";
 
 const TARGETS = ["queues", "exchanges", "all", "classic_queues", "quorum_queues", "streams"];
 
 export default function Policies({ user, query, vhosts, names: [kind = "policies"] }) {
   const isOperator = kind === "operator-policies";
-  const may = vhosts.length > 0 && (user.tags.includes("administrator") || (!isOperator && user.tags.includes("policymaker")));
+  const isAdministrator = user.tags.includes("administrator");
+  const entered = useEntered(user, vhosts);
+  // Administrators need no permissions in a virtual host for that.
+  const settable = isAdministrator ? vhosts : !isOperator && user.tags.includes("policymaker") ? entered : [];
+  const may = settable.length > 0;
   const fields = (one = {}) => [
     ...(one.name === undefined ? [
-      { name: "vhost", label: t("Virtual host"), options: vhosts, value: query.vhost || vhosts[0] },
+      { name: "vhost", label: t("Virtual host"), options: settable, value: settable.includes(query.vhost) ? query.vhost : settable[0] },
       { name: "name", label: t("Name"), required: true },
     ] : []),
     { name: "pattern", label: t("Pattern of names"), required: true, value: one.pattern ?? "", help: t("a regular expression: {example}", { example: "^orders\\." }) },
@@ -28,7 +33,7 @@ export default function Policies({ user, query, vhosts, names: [kind = "policies
     [t("Virtual host"), (one) => one.vhost, "", "vhost"], [t("Name"), (one) => one.name, "", "name"],
     [t("Pattern"), (one) => html`<code>${one.pattern}</code>`, "", "pattern"], [t("Applies to"), (one) => one["apply-to"], "", "apply-to"],
     [t("Priority"), (one) => count(one.priority), "number", "priority"], [t("Rules"), (one) => html`<${Data} value=${one.definition} />`],
-    ...(may ? [[t("Actions"), (one) => html`<div class="actions">
+    ...(may ? [[t("Actions"), (one) => settable.includes(one.vhost) && html`<div class="actions">
       <${Action} label=${t("Change")} title=${t("Change {name}", { name: one.name })} fields=${fields(one)} run=${(values) => save({ ...values, vhost: one.vhost, name: one.name })} />
       <${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name: one.name })} text=${t("Its rules hold no more.")} run=${() => remove(path(`/api/${kind}`, one.vhost, one.name))} />
     </div>`]] : []),

@@ -6,7 +6,7 @@ import { link } from "../location.js";
 import { Action, Cards, Data, Facts, List, Loading, Rows, YesNo, count, parsed, post, put, rate, remove, useLoaded } from "../parts.js";
 import { queueOf, useLive, withLive } from "../live.js";
 import { Plot, Range, isLive, samplesQuery } from "../plot.js";
-import { useMay, useMayAt } from "../rights.js";
+import { useEntered, useMay, useMayAt } from "../rights.js";
 import { Consumers } from "./channels.js";
 import { Messages } from "../messages.js";
 import { t } from "../words.js";
@@ -29,13 +29,15 @@ const COLUMNS = [
 ];
 
 function All({ user, query, vhosts }) {
-  const may = useMay(user, query.vhost || vhosts[0], "configure");
+  const entered = useEntered(user, vhosts);
+  const vhost = entered.includes(query.vhost) ? query.vhost : query.vhost ? undefined : entered[0];
+  const may = useMay(user, vhost, "configure");
   const target = query.vhost ? path("/api/queues", query.vhost) : "/api/queues";
   const declare = ({ vhost, name, type, durable, args }) =>
     put(path("/api/queues", vhost, name), { durable, arguments: { ...(type && { "x-queue-type": type }), ...parsed(args) } });
   return html`<div><h1>${t("Queues")}</h1>
-    ${may && html`<div class="actions"><${Action} label=${t("Add a queue")} run=${declare} fields=${[
-      { name: "vhost", label: t("Virtual host"), options: vhosts, value: query.vhost || vhosts[0] },
+    ${vhost !== undefined && may && html`<div class="actions"><${Action} label=${t("Add a queue")} run=${declare} fields=${[
+      { name: "vhost", label: t("Virtual host"), options: entered, value: vhost },
       { name: "name", label: t("Name"), required: true },
       { name: "type", label: t("Type"), options: ["", "classic", "quorum", "stream"] },
       { name: "durable", label: t("Durable: it is there after a restart"), type: "checkbox", value: true },
@@ -44,18 +46,24 @@ function All({ user, query, vhosts }) {
     <${List} label=${t("Queues")} target=${target} columns=${COLUMNS} /></div>`;
 }
 
+/** They change seldom, and after an action they are asked for at once. */
+const BINDINGS_MS = 30000;
+
 function One({ user, names: [vhost, name], query }) {
   const mayPublish = useMayAt(user, vhost, "write", "amq.default");
   const mayRead = useMayAt(user, vhost, "read", name);
   const mayDelete = useMayAt(user, vhost, "configure", name);
   const target = path("/api/queues", vhost, name);
   const found = useLoaded(target + asQuery(samplesQuery(query, "msg_rates", "lengths")));
-  const bindings = useLoaded(`${target}/bindings`);
+  const bindings = useLoaded(`${target}/bindings`, BINDINGS_MS);
   const samples = useLive(isLive(query) ? queueOf(vhost, name) : null);
   if (!found.data) return html`<div><h1>${t("Queue {name}", { name })}</h1><${Loading} of=${found} /></div>`;
   const data = withLive(found.data, samples, (totals) => totals);
   const moved = withLive(data.message_stats, samples, (totals) => totals.message_stats);
   const gone = () => { location.hash = link("queues"); };
+  const isQueue = data.kind === "queue", isStream = data.type === "stream";
+  // Nobody but its connection reads a queue that is exclusive; MQTT and streams have ways of their own.
+  const isOpen = isQueue && !isStream && !data.exclusive;
   return html`<div><h1>${t("Queue {name}", { name })}</h1><${Loading} of=${found} />
     <${Cards} rows=${[
       [t("Ready"), count(data.messages_ready)], [t("Unacknowledged"), count(data.messages_unacknowledged)],
@@ -67,10 +75,10 @@ function One({ user, names: [vhost, name], query }) {
       [t("Given back"), rate(moved.redeliver_details), t("{n} since the start", { n: count(moved.redeliver) })],
     ]} />
     <div class="actions"><${Range} longest=${3600} live />
-      ${mayPublish && html`<${Action} label=${t("Publish a message")} run=${(values) => publish(vhost, "amq.default", { ...values, key: name })} fields=${MESSAGE} />`}
-      ${mayRead && html`<${Action} label=${t("Purge")} danger title=${t("Purge {name}", { name })} text=${t("All messages that are ready are dropped. Nobody gets them back.")}
+      ${mayPublish && isQueue && html`<${Action} label=${t("Publish a message")} run=${(values) => publish(vhost, "amq.default", { ...values, key: name })} fields=${MESSAGE} />`}
+      ${mayRead && isOpen && html`<${Action} label=${t("Purge")} danger title=${t("Purge {name}", { name })} text=${t("All messages that are ready are dropped. Nobody gets them back.")}
         run=${() => remove(`${target}/contents`)} confirm=${name} />`}
-      ${mayDelete && html`<${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })} text=${t("The queue and its {n} messages are gone.", { n: count(data.messages) })}
+      ${(isQueue ? mayDelete && !data.exclusive : data.kind === "session" && user.tags.includes("administrator")) && html`<${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })} text=${t("The queue and its {n} messages are gone.", { n: count(data.messages) })}
         run=${() => remove(target)} done=${gone} confirm=${name} />`}</div>
     <${Plot} title=${t("Messages that wait")} of=${data} names=${[["messages_ready", t("Ready")], ["messages_unacknowledged", t("Unacknowledged")]]} />
     <${Plot} title=${t("Messages per second")} of=${moved} rates names=${[["publish", t("In")], ["deliver_get", t("Out")], ["ack", t("Acknowledged")], ["redeliver", t("Given back")]]} />
@@ -89,7 +97,7 @@ function One({ user, names: [vhost, name], query }) {
       [t("From"), (one) => one.source === "" ? t("(default exchange)") : html`<a href=${link("exchanges", [vhost, one.source])}>${one.source}</a>`],
       [t("Routing key"), (one) => one.routing_key], [t("Arguments"), (one) => html`<${Data} value=${one.arguments} />`],
     ]} />`}
-    ${mayRead && html`<h2>${t("Messages")}</h2>
+    ${mayRead && isOpen && html`<h2>${t("Messages")}</h2>
       <${Peek} vhost=${vhost} name=${name} />`}</div>`;
 }
 

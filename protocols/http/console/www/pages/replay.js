@@ -4,7 +4,7 @@ import { html, useEffect, useState } from "../vendor/preact.js";
 import { path, query as asQuery } from "../api.js";
 import { change, link } from "../location.js";
 import { Action, Time, count, duration, post, useLoaded } from "../parts.js";
-import { useMay } from "../rights.js";
+import { useMay, useMayAt } from "../rights.js";
 import { t } from "../words.js";
 
 /** Steps of the slider, in ms before now: finer where it is nearer. */
@@ -44,14 +44,17 @@ function useCount(vhost, wanted) {
 
 export default function Replay({ user, query, vhosts }) {
   const vhost = query.vhost || vhosts[0];
-  const may = [useMay(user, vhost, "configure"), useMay(user, vhost, "write")].every(Boolean);
   const of = query.of ?? "topic";
+  const source = of === "topic" ? "amq.topic" : query.exchange || "amq.direct";
+  const may = [
+    useMay(user, vhost, "configure"), useMay(user, vhost, "write"), useMayAt(user, vhost, "read", source),
+  ].every(Boolean);
   const step = Number(query.step ?? AT_FIRST);
   const age = AGES[step] ?? AGES[AT_FIRST];
   // The moment stays while the slider does: what is previewed is what is replayed.
   const [now, setNow] = useState(Date.now());
   const [moved, setMoved] = useState(step);
-  const place = of === "topic" ? { topic: query.topic || "#" } : { exchange: query.exchange || "amq.direct", routing_key: query.key || "" };
+  const place = of === "topic" ? { topic: query.topic || "#" } : { exchange: source, routing_key: query.key || "" };
   const from = now - age;
   const found = useCount(vhost, vhost === undefined ? null : { ...place, from });
   const choose = (event) => {

@@ -4,6 +4,7 @@ import { html } from "../vendor/preact.js";
 import { path } from "../api.js";
 import { link } from "../location.js";
 import { Action, Cards, Data, Facts, Loading, Rows, Time, count, post, remove, useLoaded } from "../parts.js";
+import { useMayAt } from "../rights.js";
 import { t } from "../words.js";
 
 const base = (vhost, ...names) => `${path("/v1/vhosts", vhost)}/${path("webhooks", ...names)}`.replace(/\/$/, "");
@@ -26,10 +27,12 @@ function All({ query, vhosts }) {
     ]} />`}</div>`;
 }
 
-function One({ names: [vhost, name] }) {
+function One({ user, names: [vhost, name] }) {
   const target = base(vhost, name);
-  const found = useLoaded(target);
-  const { data: end } = useLoaded(`${target}/attempts?from=next&max=1`);
+  // Who may not configure it sees it as the list does.
+  const may = useMayAt(user, vhost, "configure", `webhook.${name}`);
+  const found = useLoaded(path("/api/webhooks", vhost, name));
+  const { data: end } = useLoaded(may ? `${target}/attempts?from=next&max=1` : null);
   const first = end && Math.max(end.first_offset, end.next_offset - ATTEMPTS);
   const attempts = useLoaded(end && `${target}/attempts?from=${first}&max=${ATTEMPTS}`);
   const { data } = found;
@@ -39,18 +42,18 @@ function One({ names: [vhost, name] }) {
   const known = new Set(["name", "vhost", "state", "backlog", "delivered", "url", "source"]);
   return html`<div><h1>${t("Webhook {name}", { name })}</h1><${Loading} of=${found} />
     <${Cards} rows=${[[t("State"), data.state], [t("Waiting"), count(data.backlog)], [t("Delivered"), count(data.delivered)]]} />
-    <div class="actions">
+    ${may && html`<div class="actions">
       <${Action} label=${paused ? t("Resume") : t("Pause")} title=${paused ? t("Resume {name}", { name }) : t("Pause {name}", { name })}
         text=${paused ? t("Messages are sent again.") : t("Nothing is sent until it is resumed. Messages wait.")} run=${() => post(`${target}/${paused ? "resume" : "pause"}`, {})} />
       <${Action} label=${t("Send a test")} title=${t("Send a test to {name}", { name })} text=${t("A test message is sent to {url}.", { url: data.url })} run=${() => post(`${target}/test`, {})} />
       <${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })} text=${t("Nothing is sent any more, and its attempts are forgotten.")} confirm=${name}
         run=${() => remove(target)} done=${() => { location.hash = link("webhooks", [], { vhost }); }} />
-    </div>
+    </div>`}
     <${Facts} rows=${[[t("Virtual host"), vhost], [t("From"), html`<${Data} value=${data.source} />`], [t("To"), data.url],
       ...Object.entries(data).filter(([field, value]) => !known.has(field) && value !== null && value !== "").map(([field, value]) => [
         field.replaceAll("_", " "), html`<${Data} value=${typeof value === "object" ? value : String(value)} />`])]} />
-    <h2>${t("The last attempts")}</h2>
-    <${Loading} of=${attempts} />
+    ${may && html`<h2>${t("The last attempts")}</h2>
+    <${Loading} of=${attempts} />`}
     ${attempts.data && html`<${Rows} label=${t("Attempts")} rows=${rows} empty=${t("There are none.")} columns=${[
       [t("Time"), (one) => html`<${Time} at=${one.at} exact />`], [t("Result"), (one) => one.result], [t("Status"), (one) => one.status || "–", "number"],
       [t("Attempt"), (one) => count(one.attempt), "number"], [t("Took"), (one) => `${one.ms} ${t("ms")}`, "number"],

@@ -67,6 +67,8 @@ _PROPERTIES_10: Final = (
     "reply_to_group_id",
 )
 """Properties in `dest-properties`: those that are text."""
+_SYMBOLS: Final = ("content_type", "content_encoding")
+"""Those that are ASCII; so are the names of annotations."""
 
 _ack_mode: Final = any_of(*ACK_MODES)
 
@@ -109,11 +111,22 @@ def _texts(value: Any) -> str:
     return ""
 
 
+def _annotations(value: Any) -> str:
+    if problem := _texts(value):
+        return problem
+    wrong = [name for name in dict(value) if not name.isascii()]
+    return f"has {wrong[0]}, which should be ASCII" if wrong else ""
+
+
 def _properties_10(value: Any) -> str:
     if problem := _texts(value):
         return problem
-    unknown = sorted(set(dict(value)) - set(_PROPERTIES_10))
-    return f"has {unknown[0]}, which is no property that is text" if unknown else ""
+    for name, one in dict(value).items():
+        if name not in _PROPERTIES_10:
+            return f"has {name}, which is no property that is text"
+        if name in _SYMBOLS and not one.isascii():
+            return f"has {name}, which should be ASCII"
+    return ""
 
 
 _SOURCES: Final[Mapping[str, Mapping[str, Check]]] = {
@@ -165,7 +178,7 @@ _DESTINATIONS: Final[Mapping[str, Mapping[str, Check]]] = {
         "dest-add-timestamp-header": flag,
         "dest-properties": _properties_10,
         "dest-application-properties": _texts,
-        "dest-message-annotations": _texts,
+        "dest-message-annotations": _annotations,
     },
 }
 _COMMON: Final[Mapping[str, Check]] = {"ack-mode": _ack_mode, "reconnect-delay": number}
@@ -185,6 +198,7 @@ def terms_of(source: Any, destination: Any) -> dict[str, Check]:
     return {**ends[0], **ends[1], **_COMMON}
 
 
+_ASCII_SCHEMA: Final = {"type": "string", "pattern": r"^[\x00-\x7F]*$"}
 _TEXTS_SCHEMA: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _COUNT_SCHEMA: Final = {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}
 _SCHEMAS: Final[Mapping[Check, dict[str, Any]]] = {
@@ -201,10 +215,13 @@ _SCHEMAS: Final[Mapping[Check, dict[str, Any]]] = {
     },
     _properties_10: {
         "type": "object",
-        "properties": {name: {"type": "string"} for name in _PROPERTIES_10},
+        "properties": {
+            name: _ASCII_SCHEMA if name in _SYMBOLS else {"type": "string"} for name in _PROPERTIES_10
+        },
         "additionalProperties": False,
     },
     _texts: _TEXTS_SCHEMA,
+    _annotations: {**_TEXTS_SCHEMA, "propertyNames": _ASCII_SCHEMA},
 }
 _NATIVE_URI: Final = {
     "type": "string",

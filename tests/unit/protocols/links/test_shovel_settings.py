@@ -148,9 +148,9 @@ _VALUES: dict[str, Sequence[Any]] = {
     "dest-add-forward-headers": [True, 1],
     "dest-publish-properties": [{"type": "t"}, {"type": 1}, {"none": 1}],
     **dict.fromkeys(("src-address", "dest-address"), ("/queues/a", 1)),
-    "dest-properties": [{"subject": "s"}, {"subject": 1}, {"color": "c"}],
+    "dest-properties": [{"subject": "ö"}, {"subject": 1}, {"color": "c"}, {"content_type": "ö"}],
     "dest-application-properties": [{"a": "b"}, {"a": 1}],
-    "dest-message-annotations": [{"x-a": "b"}, 1],
+    "dest-message-annotations": [{"x-a": "ö"}, {"x-ö": "b"}, 1],
     "unknown": [1],
 }
 

@@ -24,8 +24,10 @@ from tests.support.faults import Shim
 pytestmark = [pytest.mark.penstock_only("this is about penstock's log"), pytest.mark.timeout(900)]
 
 LIMIT_S = 240.0
-BODY = random.Random(5).randbytes(200_000)
-"""So large that few fill a disk: each waits for the confirm of the one before. Nothing compresses them."""
+BODY = random.Random(5).randbytes(40_000)
+"""Nothing compresses it."""
+LARGE = random.Random(6).randbytes(200_000)
+"""So large that few fill a disk: each waits for the confirm of the one before."""
 
 
 class FaultyGateway(Gateway):
@@ -44,10 +46,11 @@ class Publisher(threading.Thread):
     """Publishes numbered persistent messages, each after the confirm of the one before, until it is told to
     stop or the connection ends."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, body: bytes = BODY) -> None:
         super().__init__(daemon=True)
         self.sent = 0
         self.confirmed = 0
+        self._body = body
         self._stopping = threading.Event()
         parameters = pika.ConnectionParameters(
             "127.0.0.1", port, heartbeat=0, blocked_connection_timeout=None
@@ -61,7 +64,7 @@ class Publisher(threading.Thread):
         try:
             while not self._stopping.is_set():
                 self.sent += 1
-                body = b"%d " % (self.sent - 1) + BODY
+                body = b"%d " % (self.sent - 1) + self._body
                 self._channel.basic_publish("", "q", body, pika.BasicProperties(delivery_mode=2))
                 self.confirmed += 1
             self._connection.close()
@@ -84,7 +87,7 @@ def wait(condition: object, what: str) -> None:
         time.sleep(0.01)
 
 
-def drained(port: int, most: int = 0) -> list[int]:
+def drained(port: int, most: int = 0, sent: bytes = BODY) -> list[int]:
     """The numbers of the first `most` messages of the queue; 0: of all, up to one that is published now."""
     connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, heartbeat=0))
     channel = connection.channel()
@@ -98,7 +101,7 @@ def drained(port: int, most: int = 0) -> list[int]:
         if body == b"end":
             break
         number, _, rest = body.partition(b" ")
-        assert rest == BODY
+        assert rest == sent
         found.append(int(number))
         if len(found) == most:
             break
@@ -264,16 +267,16 @@ def _free(folder: Path) -> int:
 def test_publishers_wait_before_the_disk_is_full_and_go_on_when_consumers_made_room(
     on_small_disk: Gateway, small_disk: Path
 ) -> None:
-    publisher = Publisher(on_small_disk.amqp_port)
+    publisher = Publisher(on_small_disk.amqp_port, LARGE)
     publisher.start()
     wait(lambda: "publishers wait: the disk is nearly full" in on_small_disk.log_text(), "alarm")
     assert "the disk is full" not in on_small_disk.log_text() and _free(small_disk) > 0
     held = publisher.confirmed
-    got = drained(on_small_disk.amqp_port, held)
+    got = drained(on_small_disk.amqp_port, held, LARGE)
     assert got == list(range(held))
     publisher.wait_for(held + 100)
     publisher.stop()
-    got += drained(on_small_disk.amqp_port)
+    got += drained(on_small_disk.amqp_port, sent=LARGE)
     assert got == list(range(publisher.confirmed))
 
 
@@ -307,7 +310,7 @@ def test_a_folder_on_a_second_disk_takes_what_the_first_has_no_room_for(
         gateway = Gateway(tmp_path / "gateway", settings={**SMALL, "log.folders": str(second)})
         gateway.data_dir = small_disk / "data"
         with gateway:
-            publisher = Publisher(gateway.amqp_port)
+            publisher = Publisher(gateway.amqp_port, LARGE)
             publisher.start()
             wait(lambda: "publishers wait: the disk is nearly full" in gateway.log_text(), "alarm")
             for disk in (small_disk, second):
@@ -317,5 +320,5 @@ def test_a_folder_on_a_second_disk_takes_what_the_first_has_no_room_for(
             gateway.kill9()
             gateway.start()
             held = publisher.confirmed
-            got = drained(gateway.amqp_port, held)
+            got = drained(gateway.amqp_port, held, LARGE)
             assert sorted(set(got)) == list(range(len(set(got)))) and len(set(got)) >= held

@@ -183,7 +183,7 @@ class Things:
             self._connect()
 
     def _hang_up(self) -> None:
-        """What the gateway has closed is closed here, too."""
+        """A connection that the gateway has closed is closed here, too."""
         if self._amqp is not None:
             with suppress(pika.exceptions.AMQPError):
                 self._amqp.process_data_events(0)

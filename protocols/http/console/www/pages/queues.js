@@ -6,7 +6,7 @@ import { link } from "../location.js";
 import { Action, Cards, Data, Facts, List, Loading, Rows, YesNo, count, parsed, post, put, rate, remove, useLoaded } from "../parts.js";
 import { queueOf, useLive, withLive } from "../live.js";
 import { Plot, Range, isLive, samplesQuery } from "../plot.js";
-import { useEntered, useMay, useMayAt } from "../rights.js";
+import { useEntered, useEnters, useMay, useMayAt } from "../rights.js";
 import { Consumers } from "./channels.js";
 import { Messages } from "../messages.js";
 import { t } from "../words.js";
@@ -53,6 +53,7 @@ function One({ user, names: [vhost, name], query }) {
   const mayPublish = useMayAt(user, vhost, "write", "amq.default");
   const mayRead = useMayAt(user, vhost, "read", name);
   const mayDelete = useMayAt(user, vhost, "configure", name);
+  const enters = useEnters(user, vhost);
   const target = path("/api/queues", vhost, name);
   const found = useLoaded(target + asQuery(samplesQuery(query, "msg_rates", "lengths")));
   const bindings = useLoaded(`${target}/bindings`, BINDINGS_MS);
@@ -78,7 +79,7 @@ function One({ user, names: [vhost, name], query }) {
       ${mayPublish && isQueue && html`<${Action} label=${t("Publish a message")} run=${(values) => publish(vhost, "amq.default", { ...values, key: name })} fields=${MESSAGE} />`}
       ${mayRead && isOpen && html`<${Action} label=${t("Purge")} danger title=${t("Purge {name}", { name })} text=${t("All messages that are ready are dropped. Nobody gets them back.")}
         run=${() => remove(`${target}/contents`)} confirm=${name} />`}
-      ${(isQueue ? mayDelete && !data.exclusive : data.kind === "session" && user.tags.includes("administrator")) && html`<${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })} text=${t("The queue and its {n} messages are gone.", { n: count(data.messages) })}
+      ${(isQueue ? mayDelete && !data.exclusive : data.kind === "session" && enters && user.tags.includes("administrator")) && html`<${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })} text=${t("The queue and its {n} messages are gone.", { n: count(data.messages) })}
         run=${() => remove(target)} done=${gone} confirm=${name} />`}</div>
     <${Plot} title=${t("Messages that wait")} of=${data} names=${[["messages_ready", t("Ready")], ["messages_unacknowledged", t("Unacknowledged")]]} />
     <${Plot} title=${t("Messages per second")} of=${moved} rates names=${[["publish", t("In")], ["deliver_get", t("Out")], ["ack", t("Acknowledged")], ["redeliver", t("Given back")]]} />

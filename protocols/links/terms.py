@@ -15,6 +15,7 @@ from penstock.protocols.links.amqp.parameters import (
     Check,
     any_of,
     flag,
+    is_whole,
     number,
     prefetch,
     table,
@@ -74,7 +75,7 @@ _ack_mode: Final = any_of(*ACK_MODES)
 
 
 def _after_count(value: Any) -> str:
-    is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+    is_number = is_whole(value) and 0 <= value < 2**63
     return "" if value == "never" or is_number else "should be never or a number"
 
 

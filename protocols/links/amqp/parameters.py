@@ -15,6 +15,7 @@ __all__ = [
     "Check",
     "any_of",
     "flag",
+    "is_whole",
     "listed",
     "mistakes_of",
     "number",
@@ -65,10 +66,16 @@ def number(value: Any) -> str:
     return "" if is_number else "should be a number, 0 or more"
 
 
+def is_whole(value: Any) -> bool:
+    """Whether it is an integer, as JSON Schema has it: 5.0 is one."""
+    return (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, float) and value.is_integer()
+    )
+
+
 def prefetch(value: Any) -> str:
     """Messages under way."""
-    is_number = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
-    return "" if is_number else "should be a number from 1 to 65535"
+    return "" if is_whole(value) and 1 <= value <= 65535 else "should be a number from 1 to 65535"
 
 
 def _uri(value: Any) -> str:

@@ -145,6 +145,7 @@ def _of_protocols(value: Mapping[str, Any]) -> list[str]:
 
 def _source(value: Mapping[str, Any]) -> Source:
     prefetch = _NATIVE_PREFETCH if value.get("src-protocol") == NATIVE else _PREFETCH
+    after: Any = value.get("src-delete-after", value.get("delete-after", "never"))
     return Source(
         uris=listed(value["src-uri"]),
         protocol=value.get("src-protocol", AMQP),
@@ -154,8 +155,8 @@ def _source(value: Mapping[str, Any]) -> Source:
         key=value.get("src-exchange-key", ""),
         queue_arguments=dict(value.get("src-queue-args", {})),
         consumer_arguments=dict(value.get("src-consumer-args", {})),
-        prefetch=value.get("src-prefetch-count", value.get("prefetch-count", prefetch)),
-        delete_after=value.get("src-delete-after", value.get("delete-after", "never")),
+        prefetch=int(value.get("src-prefetch-count", value.get("prefetch-count", prefetch))),
+        delete_after=int(after) if isinstance(after, float) else after,
         predeclared=value.get("src-predeclared", False),
     )
 

@@ -180,7 +180,7 @@ def _upstream(name: str, value: Mapping[str, Any], user: str) -> Upstream:
         exchange=value.get("exchange"),
         queue=value.get("queue"),
         consumer_tag=value.get("consumer-tag", f"federation-link-{name}"),
-        prefetch=value.get("prefetch-count", 1000),
+        prefetch=int(value.get("prefetch-count", 1000)),
         reconnect_delay_s=float(value.get("reconnect-delay", 5)),
         max_hops=int(value.get("max-hops", 1)),
         expires_ms=whole("expires"),

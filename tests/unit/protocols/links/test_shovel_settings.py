@@ -55,7 +55,7 @@ def test_terms_of_amqp_10() -> None:
     made = shovel_settings(
         {
             **_BOTH_10,
-            "src-delete-after": 5,
+            "src-delete-after": 5.0,
             "dest-properties": {"subject": "s"},
             "dest-application-properties": {"a": "b"},
             "dest-message-annotations": {"x-a": "b"},
@@ -66,6 +66,7 @@ def test_terms_of_amqp_10() -> None:
     assert (made.destination.protocol, made.destination.address) == ("amqp10", "/queues/r")
     assert made.destination.properties == {"subject": "s"} and made.destination.annotations == {"x-a": "b"}
     assert made.destination.application_properties == {"a": "b"} and made.source.delete_after == 5
+    assert isinstance(made.source.delete_after, int)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +142,8 @@ _VALUES: dict[str, Sequence[Any]] = {
     ),
     **dict.fromkeys(("src-queue", "src-exchange", "dest-queue", "dest-exchange"), ("", "a", 1)),
     "dest-exchange-key": ["k", None],
-    "src-prefetch-count": [1, 0, 65535, 65536],
-    "src-delete-after": ["never", 5, "often"],
+    "src-prefetch-count": [1, 0, 65535, 65536, 7.0, 7.5],
+    "src-delete-after": ["never", 5, 5.0, "often"],
     "ack-mode": ["no-ack", "often"],
     "reconnect-delay": [0, 5.5, -1],
     "dest-add-forward-headers": [True, 1],

@@ -183,7 +183,7 @@ class Things:
             self._connect()
 
     def _hang_up(self) -> None:
-        """A connection that the gateway has closed is closed here, too."""
+        """Close our end of a connection that the gateway has closed."""
         if self._amqp is not None:
             with suppress(pika.exceptions.AMQPError):
                 self._amqp.process_data_events(0)

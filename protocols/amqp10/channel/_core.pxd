@@ -6,6 +6,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from penstock.log_core.batch._batch cimport Batch
 from penstock.log_core.feeds._feed cimport Feed
 from penstock.protocols.amqp10.codec._frames cimport Piece
+from penstock.protocols.amqp10.filters._program cimport Program
 from penstock.protocols.net._stream cimport QuickReader
 from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.subscriptions.cursor._cursor cimport Cursor
@@ -134,6 +135,7 @@ cdef class OutgoingCore(DirectConsumer):
     cdef public bint has_default        # the peer chose that
     cdef public uint32_t series         # in front of the numbers in its tags; 0: none
     cdef public bint filtered           # each message is looked at
+    cdef public Program program         # by this; None, or where it cannot tell: by `passes`
     cdef public uint32_t delivery_count
     cdef public int64_t link_credit
     cdef bint starving                  # stands in channel.starved
@@ -142,3 +144,4 @@ cdef class OutgoingCore(DirectConsumer):
 
     cdef int wake_now(self) except -1
     cdef int send(self, Cursor cursor, Item* item, int64_t* now) except -1
+    cdef bint lets_pass(self, Piece* pieces) except -1

@@ -5,6 +5,7 @@ from typing import Any
 
 from penstock.log_core.batch._batch import Batch, Record
 from penstock.log_core.feeds._feed import Feed
+from penstock.protocols.amqp10.filters._program import Program
 from penstock.protocols.net._stream import QuickReader
 from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.subscriptions.cursor._cursor import Cursor
@@ -179,6 +180,8 @@ class OutgoingCore(DirectConsumer):
     """In front of the numbers in its tags; 0: none."""
     filtered: bool
     """`payload` says of each message whether the peer gets it."""
+    program: Program | None
+    """It looks at messages before `passes` does."""
     delivery_count: int
     link_credit: int
     queue: Queue

@@ -603,7 +603,7 @@ cdef class OutgoingCore(DirectConsumer):
             pieces[1].size = payload.body_size
             pieces[2].p = payload.foot
             pieces[2].size = payload.foot_size
-            if self.filtered and not self.passes(joined(pieces)):
+            if self.filtered and not self.lets_pass(pieces):
                 cursor.settle(seq)
                 return 0
         else:
@@ -630,6 +630,11 @@ cdef class OutgoingCore(DirectConsumer):
         if self.settled:
             cursor.settle(seq)
         return 0
+
+    cdef bint lets_pass(self, Piece* pieces) except -1:
+        """Whether the filters let a message pass; the sections that they look at are in its first piece."""
+        cdef int found = -1 if self.program is None else self.program.passes(pieces[0].p, pieces[0].size)
+        return found == 1 if found >= 0 else self.passes(joined(pieces))
 
     def payload(self, record, offset, delivery_count, acquired, counts, note):
         raise NotImplementedError

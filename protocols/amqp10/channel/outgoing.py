@@ -86,7 +86,7 @@ class OutgoingLink(OutgoingCore):
         if self._source is None:
             self.way = ConsumerFastPath
         self.filtered = filters.look
-        self._program = filters.program() if filters.look else None
+        self.program = filters.program() if filters.look else None
         self.priority = _priority(attach)
         """Higher ones are served first."""
         subscription = self._subscription
@@ -366,7 +366,7 @@ class OutgoingLink(OutgoingCore):
 
     def passes(self, payload: bytes) -> bool:
         """Whether the filters let a message pass."""
-        found = None if self._program is None else self._program.look(payload)
+        found = None if self.program is None else self.program.look(payload)
         return self._filters.passes(payload) if found is None else found
 
     def cancelled(self, reason: str) -> None:

@@ -28,6 +28,31 @@ with penstock.sync.connect(sys.argv[1]) as client:
         consumer.ack(message)
 """
 
+CLIENTS = """
+import base64, json, sys, urllib.request
+import paho.mqtt.publish
+import pika
+
+amqp, mqtt, http = sys.argv[1:]
+connection = pika.BlockingConnection(pika.URLParameters(f"amqp://guest:guest@{amqp}/"))
+channel = connection.channel()
+channel.queue_declare("weather")
+channel.queue_bind("weather", "amq.topic", "weather.#")
+host, _, port = mqtt.rpartition(":")
+paho.mqtt.publish.single("weather/oslo", "by MQTT", qos=1, hostname=host, port=int(port))
+type_ = "application/json"
+request = urllib.request.Request(
+    f"http://{http}/v1/vhosts/%2F/queues/weather/messages",
+    json.dumps({"value": "by HTTP"}).encode(),
+    {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode(), "Content-Type": type_},
+)
+urllib.request.urlopen(request, timeout=60).close()
+taken = channel.consume("weather", inactivity_timeout=60)
+bodies = [next(taken)[2] for _ in range(2)]
+assert bodies == [b"by MQTT", b"by HTTP"], bodies
+connection.close()
+"""
+
 
 def clean() -> dict[str, str]:
     """This machine's environment without what points Python at a checkout."""
@@ -39,15 +64,20 @@ def environment(folder: Path, python: str, *packages: str) -> Path:
     began = time.monotonic()
     subprocess.run([python, "-m", "venv", str(folder)], check=True, env=clean())
     made = folder / "bin/python"
-    pip = [str(made), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    subprocess.run([*pip, *packages], check=True, cwd=folder, env=clean())
+    install(made, *packages)
     print(f"installed in {time.monotonic() - began:.1f} s", flush=True)
     return made
 
 
+def install(python: Path, *packages: str) -> None:
+    """Put more packages into the environment of that Python. Raises CalledProcessError."""
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    subprocess.run([*pip, *packages], check=True, cwd=python.parent, env=clean())
+
+
 @contextlib.contextmanager
-def gateway(command: Sequence[str], folder: Path) -> Iterator[str]:
-    """The address of a gateway for the SDK, until the block ends; then it stops without an error.
+def gateway(command: Sequence[str], folder: Path) -> Iterator[dict[str, str]]:
+    """The addresses of a gateway by its listeners, until the block ends; then it stops without an error.
 
     Args:
         command: The words of `penstock`.
@@ -62,10 +92,10 @@ def gateway(command: Sequence[str], folder: Path) -> Iterator[str]:
     try:
         assert process.stdout is not None
         ready = process.stdout.readline()
-        found = re.search(r" native=(\S+)", ready)
-        assert found is not None, f"the gateway did not become ready: {ready!r}"
+        found = dict(re.findall(r" (\w+)=(\S+)", ready))
+        assert "native" in found, f"the gateway did not become ready: {ready!r}"
         print(f"ready in {time.monotonic() - began:.2f} s", flush=True)
-        yield f"penstock://guest:guest@{found[1]}"
+        yield found
         process.terminate()
         assert process.wait(LIMIT_S) == 0, "the gateway did not stop by SIGTERM"
     finally:
@@ -73,17 +103,22 @@ def gateway(command: Sequence[str], folder: Path) -> Iterator[str]:
         process.wait()
 
 
-def send_and_read(python: Sequence[str], url: str, folder: Path, prefix: str = "") -> None:
-    """Send a message and read it. Raises CalledProcessError.
+def send_and_read(python: Sequence[str], places: dict[str, str], folder: Path) -> None:
+    """Send a message by the SDK and read it. Raises CalledProcessError.
 
     Args:
         python: The words in front of a program in Python.
-        url: Of the gateway.
+        places: The addresses of the gateway.
         folder: Where it runs.
-        prefix: Comes before the program.
 
     """
-    subprocess.run(
-        [*python, "-c", prefix + PROGRAM, url], check=True, cwd=folder, env=clean(), timeout=LIMIT_S
-    )
-    print("a message went through", flush=True)
+    url = f"penstock://guest:guest@{places['native']}"
+    subprocess.run([*python, "-c", PROGRAM, url], check=True, cwd=folder, env=clean(), timeout=LIMIT_S)
+    print("a message went through by the SDK", flush=True)
+
+
+def send_by_others(python: Path, places: dict[str, str], folder: Path) -> None:
+    """Send by MQTT and HTTP, and take both messages by AMQP. Raises CalledProcessError."""
+    words = [str(python), "-c", CLIENTS, *(places[name] for name in ("amqp", "mqtt", "http"))]
+    subprocess.run(words, check=True, cwd=folder, env=clean(), timeout=LIMIT_S)
+    print("messages went through by MQTT, HTTP and AMQP", flush=True)

@@ -1,7 +1,8 @@
 """The wheels from nothing to a message: an empty environment gets one with its core dependencies.
 
 The gateway starts from there, and the SDK of that environment, or the client alone in another one, sends a
-message and reads it. Nothing of this checkout is imported.
+message and reads it. Then paho and pika come into the environment, and messages go from MQTT and HTTP to
+AMQP. Nothing of this checkout is imported.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from tests.install.errors import NotHere
-from tests.install.serving import environment, gateway, send_and_read
+from tests.install.serving import environment, gateway, install, send_and_read, send_by_others
 
 MOST_BYTES = 10_000_000
 _BASELINE = "qemu-x86_64"
@@ -46,8 +47,10 @@ def check(wheel: Path, python: str) -> None:
     with tempfile.TemporaryDirectory(prefix="penstock-install-") as text:
         folder = Path(text)
         made = environment(folder / "env", python, str(wheel))
-        with gateway([str(made.with_name("penstock"))], folder) as url:
-            send_and_read([str(made)], url, folder)
+        with gateway([str(made.with_name("penstock"))], folder) as places:
+            send_and_read([str(made)], places, folder)
+            install(made, "paho-mqtt", "pika")
+            send_by_others(made, places, folder)
 
 
 def check_baseline(wheel: Path, python: str) -> None:
@@ -58,8 +61,8 @@ def check_baseline(wheel: Path, python: str) -> None:
         folder = Path(text)
         made = str(environment(folder / "env", python, str(wheel)))
         emulated = [_BASELINE, "-cpu", _CPU, made]
-        with gateway([*emulated, "-m", "penstock"], folder) as url:
-            send_and_read(emulated, url, folder)
+        with gateway([*emulated, "-m", "penstock"], folder) as places:
+            send_and_read(emulated, places, folder)
 
 
 def check_client(client: Path, wheel: Path, python: str) -> None:
@@ -70,5 +73,5 @@ def check_client(client: Path, wheel: Path, python: str) -> None:
         kind = "pure" if client.name.endswith("-none-any.whl") else "compiled"
         subprocess.run([str(made), "-I", "-c", CLIENT_PARTS, kind], check=True)
         server = environment(folder / "env", python, str(wheel))
-        with gateway([str(server.with_name("penstock"))], folder) as url:
-            send_and_read([str(made)], url, folder)
+        with gateway([str(server.with_name("penstock"))], folder) as places:
+            send_and_read([str(made)], places, folder)

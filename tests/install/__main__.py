@@ -80,7 +80,7 @@ def main() -> int:
             results.append((name, "FAILED"))
     print()
     for name, result in results:
-        print(f"{name:26}{result}")
+        print(f"{name:28}{result}")
     return 1 if any(result == "FAILED" for _, result in results) else 0
 
 

@@ -45,6 +45,7 @@ cdef struct Due:                    # deliveries of the client that have one out
 
 
 cdef class ChannelCore
+cdef class IncomingCore
 
 
 cdef class ConnectionCore(QuickReader):
@@ -74,6 +75,7 @@ cdef class ChannelCore:
     cdef public int64_t window, window_most, remote_window
     cdef public object tap              # called with each delivery: queue, batch, index, redelivered; None: nobody wants to know
     cdef list cores                     # links by handle
+    cdef IncomingCore newest            # the one that sent last: a lone message looks for no other; None: look in `cores`
     cdef list starved                   # receivers' links that had no credit when they were asked
     # deliveries to the peer, by their numbers: ring[i & mask] for first <= i < last
     cdef Unsettled* ring

@@ -126,10 +126,12 @@ cdef class ChannelCore:
         if handle >= HANDLES:
             raise ValueError("no such handle")
         self.cores[handle] = link
+        self.newest = None
 
     def detach_core(self, uint32_t handle):
         if handle < HANDLES:
             self.cores[handle] = None
+            self.newest = None
 
     cdef int feed_starved(self) except -1:
         cdef OutgoingCore link

@@ -12,6 +12,7 @@ cdef class Scanner(ConnectionCore):
     cdef Appender appender
     cdef bytes user                     # a message's user-id must be this
     cdef list sessions                  # by channel
+    cdef ChannelCore newest             # that of the last frame; None: look in `sessions`
     cdef public uint32_t frame_most     # of frames of the peer
     cdef public bint stop_transfers     # what is in front of the next transfer is handled, and no more
     cdef Py_ssize_t done                # bytes that a `read` which gave -1 took

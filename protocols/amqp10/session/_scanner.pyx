@@ -65,10 +65,12 @@ cdef class Scanner(ConnectionCore):
         if missing > 0:
             self.sessions.extend([None] * max(missing, CHANNELS_FIRST))
         self.sessions[channel.number] = channel
+        self.newest = None
 
     def drop_channel(self, int channel):
         if channel < PyList_GET_SIZE(self.sessions):
             self.sessions[channel] = None
+            self.newest = None
 
     # Reads
 
@@ -104,6 +106,7 @@ cdef class Scanner(ConnectionCore):
         cdef const uint8_t* f
         cdef uint32_t frame_size
         cdef uint16_t channel
+        cdef ChannelCore session
         while size - at >= FRAME_HEAD:
             f = p + at
             frame_size = load32(f)
@@ -112,10 +115,12 @@ cdef class Scanner(ConnectionCore):
             if f[4] != 2 or f[5] != 0 or f[8] != 0 or f[9] != 0x53:
                 break
             channel = load16(f + 6)
-            if channel >= PyList_GET_SIZE(self.sessions):
-                break
-            session = self.sessions[channel]
-            if session is None or not self.frame(<ChannelCore>session, f + 10, f + frame_size):
+            session = self.newest
+            if session is None or session.number != channel:
+                if channel >= PyList_GET_SIZE(self.sessions):
+                    break
+                session = self.newest = <ChannelCore>self.sessions[channel]
+            if session is None or not self.frame(session, f + 10, f + frame_size):
                 break
             at += frame_size
         return at
@@ -143,10 +148,12 @@ cdef class Scanner(ConnectionCore):
         if size < 0 or head.handle >= HANDLES:
             return False
         p += size
-        found = channel.cores[head.handle]
-        if not isinstance(found, IncomingCore):
-            return False
-        link = <IncomingCore>found
+        link = channel.newest
+        if link is None or link.handle != head.handle:
+            found = channel.cores[head.handle]
+            if not isinstance(found, IncomingCore):
+                return False
+            link = channel.newest = <IncomingCore>found
         if (link.key is None and link.places is None) or link.credit <= 0 or channel.window <= 0:
             return False
         if not (head.known or link.gathering) or link.first_state is not None:

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from tests.support.brokers import ROOT, Gateway
-from tests.support.pika_queues import declare_durable
+from tests.support.pika_queues import declare_durable, declare_stream
 
 _FOLDER: Final = Path(__file__).parent
 _BUILT: Final = ROOT / "build" / "clients"
@@ -40,6 +40,7 @@ def test_a_client_works_and_lives_through_a_restart(tmp_path: Path, build: type[
     program = build()
     with Gateway(tmp_path / "data") as gateway:
         declare_durable(gateway.amqp_port, "q")
+        declare_stream(gateway.amqp_port, "q-numbers")
         url = f"amqp://guest:guest@127.0.0.1:{gateway.amqp_port}"
         with subprocess.Popen(
             [program, url, "q"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

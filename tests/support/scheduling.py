@@ -20,6 +20,7 @@ TOGETHER: Final = ("tests/e2e/console/", "tests/e2e/rabbitmq/")
 LONG: Final = (
     "tests/e2e/spark/test_spark.py",
     "tests/cluster/test_cluster.py",
+    "tests/e2e/console/test_controls.py",
     "tests/e2e/console/",
     "tests/unit/subscriptions/test_scaling.py",
     "tests/e2e/native/test_native_go.py",  # compiles Go's library on a new machine
@@ -40,8 +41,10 @@ LONG: Final = (
 
 
 def _unit(nodeid: str) -> str:
-    """The folder of `TOGETHER`, or the module: one process runs all of it."""
+    """The folder of `TOGETHER`, or the module: one process runs all of it. A module of `LONG` is its own."""
     module = nodeid.partition("::")[0]
+    if module in LONG:
+        return module
     return next((folder for folder in TOGETHER if module.startswith(folder)), module)
 
 

@@ -22,22 +22,22 @@ import itertools
 import math
 import os
 import socket
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.config import Address
 from penstock.errors import StartError
 from penstock.logs import fields
+from penstock.protocols.listening._door import TAKEN_PER_TURN, Door
 from penstock.protocols.listening.proxy import ProxyError, read_header
+from penstock.protocols.listening.tcp import do_not_pace
 from penstock.protocols.listening.websocket_rules import WebSocketRules
 from penstock.protocols.net._socket import SocketTransport, accept
+from penstock.protocols.net.admitting._login_timeout import LATE_S
 from penstock.protocols.net.admitting.admission import MAX_CONNECTIONS
-from penstock.protocols.net.admitting.login_timeout import LATE_S
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext
-from penstock.protocols.net.connection_info import Totals
-from penstock.protocols.net.tcp import do_not_pace
 from penstock.protocols.net.tls_transport import TlsTransport
 from penstock.protocols.tls.contexts import Layer
 from penstock.subscriptions.fault_isolation import guarded
@@ -52,8 +52,6 @@ _BACKLOG: Final = 4096
 _ACCEPTS_PER_TURN: Final = _BACKLOG
 """Connections accepted before the loop does something else: in a storm, all that wait. It takes a few
 microseconds for each; while one is served, many more would come and find the backlog full."""
-_TAKEN_PER_TURN: Final = 256
-"""Of these, as many are begun with before the loop does something else."""
 _UNSERVED_MAX: Final = 16384
 """Those accepted that nothing was begun with; with so many, no more are accepted."""
 _CHECKS_AT_ONCE: Final = 256
@@ -100,7 +98,7 @@ def listening_socket(
     return listening
 
 
-class Listener:
+class Listener(Door):
     """Accepts connections made by `factory` until `stop_accepting`; `drain` ends them."""
 
     def __init__(
@@ -126,13 +124,6 @@ class Listener:
             place: Names of the front end and of the listener, by which other workers find it.
 
         """
-        self.connections: Final[set[Connection]] = set()
-        """Every connection that is not lost yet."""
-        self.gone: Final[dict[str, Totals]] = {}
-        """Totals of lost connections, by `Connection.spoken`."""
-        self.gone_bytes_in = self.gone_bytes_out = 0
-        self.opened = self.closed = 0
-        """Connections ever accepted, and lost."""
         self.refused: Final = Counter[str]()
         """Connections closed at once because of a limit, by its option."""
         self._socket: socket.socket | None = listening
@@ -143,24 +134,23 @@ class Listener:
         """HOST:PORT that is really listened on, or unix:PATH."""
         self.port: Final[int] = port
         everywhere = self._path is not None or host in ("", "0.0.0.0", "::")
-        self._reached_at: Final[tuple[str, int] | None] = None if everywhere else (host, port)
-        """The address that every peer connects to; None: not all to the same."""
-        self._factory = factory
+        super().__init__(
+            context.loop,
+            context.admission,
+            factory,
+            place,
+            None if everywhere else (host, port),
+            None if tls is None and websocket is None else self._layered,
+        )
         self._context = context
         self._loop = context.loop
         self._max = max_connections
         self._tls = tls
         self._websocket = websocket
-        self._place = place
-        self._admission = context.admission
-        self._came: Final = deque[tuple[int, str, int]]()
-        """Accepted, and nothing was begun with them yet: descriptor, address and port."""
         self._announced: set[asyncio.Task[None]] = set()
         """Connections whose proxy has not yet said for whom they are."""
         self._empty = asyncio.Event()
         self._empty.set()
-        self._backpressure = False
-        self._full: frozenset[str] = frozenset()
         self._timer = self._check_later()
         self._loop.add_reader(listening.fileno(), self._accept)
 
@@ -184,23 +174,14 @@ class Listener:
         is_idle = not self._came
         self._came.extend(came)
         if is_idle and came:
-            self._take_some()
-
-    def _take_some(self) -> None:
-        """Begin with those who came, some of them: others have said something meanwhile."""
-        try:
-            for _ in range(min(len(self._came), _TAKEN_PER_TURN)):
-                self._take(*self._came.popleft())
-        finally:
-            if self._came:
-                self._loop.call_soon(self._take_some)
+            self.take_some()
 
     def _room(self) -> int:
         """As many may be accepted at once. Those above the limit hold descriptors until they are refused."""
         if not self._max:
             return _ACCEPTS_PER_TURN
         left = self._max - len(self.connections) - len(self._announced) - len(self._came)
-        return min(max(left, _TAKEN_PER_TURN), _ACCEPTS_PER_TURN)
+        return min(max(left, TAKEN_PER_TURN), _ACCEPTS_PER_TURN)
 
     def welcome(self, clients: Iterable[socket.socket]) -> None:
         """Go on with clients that were accepted before this listener was made, which owns them now."""
@@ -210,19 +191,19 @@ class Listener:
             except OSError:  # it is gone
                 client.close()
             else:
-                self._take(client.detach(), host, port)
+                self.take(client.detach(), host, port)
 
-    def _take(self, fd: int, host: str, port: int) -> None:
+    def take(self, fd: int, host: str, port: int) -> None:
         """Go on with a socket that was accepted."""
         if self._max and len(self.connections) + len(self._announced) >= self._max:
-            self._refuse(fd, MAX_CONNECTIONS)
+            self.refuse(fd, MAX_CONNECTIONS)
         elif self._admission.is_proxy(host):
             given = socket.socket(fileno=fd)
             task = self._loop.create_task(self._from_proxy(given, host, port))
             self._announced.add(task)
             task.add_done_callback(self._announced.discard)
         else:
-            self._let_in(fd, host, port)
+            self.let_in(fd, host, port)
 
     async def _from_proxy(self, accepted: socket.socket, host: str, port: int) -> None:
         """Read for whom a trusted proxy speaks, then go on as if that one had come."""
@@ -240,20 +221,12 @@ class Listener:
         else:
             fd = accepted.detach()
             if source.is_proxy:
-                self._let_in(fd, host, port)
+                self.let_in(fd, host, port)
             else:
-                self._let_in(fd, source.host, source.port, proxied=True)
+                self.let_in(fd, source.host, source.port, proxied=True)
 
-    def _let_in(self, accepted: int, host: str, port: int, *, proxied: bool = False) -> None:
-        """Serve the peer of a connected socket, which is given as its descriptor."""
-        if self._socket is None:
-            os.close(accepted)  # we stop
-            return
-        why = self._admission.enter(host, proxied=proxied)
-        if why is not None:
-            self._refuse(accepted, why)
-            return
-        connection = self._made(host, port, foreign=proxied and not host)
+    def _layered(self, connection: Connection) -> object:
+        """The layers between a socket and its connection."""
         protocol: Connection | WebSocketTransport | TlsTransport = connection
         if self._websocket is not None:
             from penstock.protocols.listening.websocket import WebSocketTransport  # with its library
@@ -262,24 +235,7 @@ class Listener:
         if self._tls is not None:
             tls, most = self._tls, self._context.limits.login_bytes
             protocol = TlsTransport(protocol, connection, tls.context(), self._loop, most, tls.user_of)
-        SocketTransport(self._loop, accepted, protocol)
-
-    def _made(self, host: str, port: int, *, foreign: bool) -> Connection:
-        """A connection of this peer, which is counted."""
-        connection = self._factory()
-        connection.came_from(host, port, foreign=foreign)
-        connection.on_close = self._lost
-        connection.on_login = self._logged_in
-        connection.place = self._place
-        if self._reached_at is not None:
-            connection.server_address = self._reached_at
-        self.connections.add(connection)
-        self.opened += 1
-        if len(self.connections) == 1:
-            self._empty.clear()
-        if self._backpressure:
-            connection.on_backpressure(True)
-        return connection
+        return protocol
 
     def take_over(self, record: Mapping[str, Any], data: bytes, given: socket.socket) -> None:
         """Go on with a client that another worker accepted here; `record` as in `Connection.hand_over`."""
@@ -289,9 +245,10 @@ class Listener:
         host, port = record["peer"]
         why = self._admission.enter(host)
         if why is not None:
-            self._refuse(given.detach(), why)
+            self.refuse(given.detach(), why)
             return
-        connection = self._made(host, port, foreign=record["foreign"])
+        connection = self.meet(host, port, foreign=record["foreign"])
+        connection.admitted = True
         connection.internal = record.get("internal", False)
         connection.nonce = record.get("nonce", "")
         ends = list(itertools.accumulate(record["reads"], initial=0))
@@ -301,7 +258,7 @@ class Listener:
         if record["user"] is not None:
             connection.secured(record["user"])
 
-    def _refuse(self, accepted: int, option: str) -> None:
+    def refuse(self, accepted: int, option: str) -> None:
         os.close(accepted)
         self.refused[option] += 1
         refused = self.refused.total()
@@ -317,20 +274,6 @@ class Listener:
         if self._socket is not None:
             self._loop.add_reader(self._socket.fileno(), self._accept)
 
-    def _lost(self, connection: Connection) -> None:
-        if connection in self.connections:
-            self.connections.remove(connection)
-            self._admission.leave(connection.peer_host)
-            self.closed += 1
-            spoken = connection.spoken
-            if spoken not in self.gone:
-                self.gone[spoken] = Totals()
-            connection.add_totals(self.gone[spoken])
-            self.gone_bytes_in += connection.bytes_in
-            self.gone_bytes_out += connection.bytes_out
-        if not self.connections:
-            self._empty.set()
-
     @property
     def accepting(self) -> bool:
         """Whether somebody may connect."""
@@ -340,6 +283,7 @@ class Listener:
         """Accept again, after `drain`, on `listening`, which is owned from now on."""
         assert self._socket is None and not self.connections
         self._socket = listening
+        self._is_open = True
         self._timer = self._check_later()
         self._loop.add_reader(listening.fileno(), self._accept)
 
@@ -400,10 +344,6 @@ class Listener:
         for connection in [one for one in self.connections if not one.handed_over]:
             connection.on_backpressure(paused or connection.vhost_name in full)
 
-    def _logged_in(self, connection: Connection) -> None:
-        if connection.vhost_name in self._full:
-            connection.on_backpressure(True)
-
     # Stopping
 
     def stop_accepting(self) -> None:
@@ -412,6 +352,7 @@ class Listener:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
+            self._is_open = False
             for fd, *_ in self._came:
                 os.close(fd)
             self._came.clear()

@@ -6,17 +6,10 @@ from penstock.protocols.mqtt.session.session import Session, State
 from penstock.protocols.net.connection_info import ConnectionInfo, ConsumerInfo, Totals
 from penstock.router.exchanges.entries import listed_session
 
-__all__ = ["connection_facts", "spoken", "totals"]
+__all__ = ["connection_facts", "totals"]
 
 _VERSIONS = {3: "MQTT 3-1-0", 4: "MQTT 3-1-1", 5: "MQTT 5-0"}
 """As RabbitMQ writes them."""
-_SPOKEN = {3: "mqtt310", 4: "mqtt311", 5: "mqtt50"}
-"""The same, in metrics."""
-
-
-def spoken(session: Session) -> str:
-    """The version as metrics call it; "" before CONNECT."""
-    return _SPOKEN.get(session.version, "")
 
 
 def totals(session: Session) -> Totals:

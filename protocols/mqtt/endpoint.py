@@ -11,27 +11,28 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal
 
 from penstock.config import Address
 from penstock.errors import StartError
 from penstock.logs import fields
 from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.listening.websocket_rules import WebSocketRules
+from penstock.protocols.mqtt._connection_life import MqttLife
 from penstock.protocols.mqtt.auth.acl import AclFile
-from penstock.protocols.mqtt.auth.amqtt_host import AmqttClient, AmqttHost
+from penstock.protocols.mqtt.auth.amqtt_host import AmqttHost
 from penstock.protocols.mqtt.clients.clients import Clients
 from penstock.protocols.mqtt.codec import reasons
 from penstock.protocols.mqtt.codec._shared_packets import forget_runs
-from penstock.protocols.mqtt.connection_info import connection_facts, spoken, totals
+from penstock.protocols.mqtt.connection_info import connection_facts, totals
 from penstock.protocols.mqtt.definitions import SessionDefinitions
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.publishing.sys_topics import Counts, SysTopics
-from penstock.protocols.mqtt.session.connecting import split_user_name, vhost_of
-from penstock.protocols.mqtt.session.session import Session
+from penstock.protocols.mqtt.session._connecting import split_user_name, vhost_of
 from penstock.protocols.mqtt.subscriptions.shared import filter_of
 from penstock.protocols.net.connection import Connection
-from penstock.protocols.net.connection_context import ConnectionContext, ServerOptions, wire
+from penstock.protocols.net.connection_context import ServerOptions, wire
 from penstock.protocols.net.connection_info import ConnectionInfo, Totals
 from penstock.protocols.net.process_context import ProcessContext
 from penstock.router.errors import AuthenticationRefused
@@ -40,83 +41,31 @@ if TYPE_CHECKING:
     from penstock.router.authentication.users import ScramLogin
     from penstock.router.authorization.identity import Identity
     from penstock.router.authorization.permissions import TopicOperation
+    from penstock.router.authorization.topic_rules import TopicGuard
     from penstock.router.broker import Broker
-    from penstock.subscriptions.tick._tick import Sink
 
 __all__ = ["MqttFrontEnd", "serve"]
 
 logger: Final = logging.getLogger("penstock.mqtt")
 
 PINGRESP: Final = b"\xd0\0"
-_VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 
 
-class MqttConnection(Connection):
+class MqttConnection(MqttLife, Connection):
     """One TCP connection with an MQTT client: the host of its session."""
 
-    _login: asyncio.Task[None] | None = None
-    """Verifies the login, or asks plugins; one thing at a time."""
-    _amqtt: AmqttHost | None = None
-    _amqtt_client: AmqttClient | None = None
-    _is_open = False
-    _backpressure = False
+    # Called by MqttLife
 
-    def __init__(self, context: ConnectionContext, clients: Clients, options: MqttOptions) -> None:
-        super().__init__(context)
-        self._clients = clients
-        clients.sockets += 1
-        self._options = options
-        guard = clients.broker.authorizer.topic_guard
+    def guarded_by(self, guard: TopicGuard) -> None:
         if isinstance(guard, AmqttHost):
             self._amqtt = guard
-        self.session = Session(self, clients, options)
 
-    # Called by Connection
-
-    def received(self, buffer: bytearray, size: int) -> int:
-        session = self.session
-        consumed = session.receive(buffer, size, self.last_read_at)
-        if self.handed_over:
-            return size
-        if self.closing:
-            return consumed
-        self.want = session.want
-        wait_s = session.spent(consumed, self.last_read_at)
+    def slow_down(self, wait_s: float) -> None:
         if wait_s and not self.closing:
             self.pause_reading("rate")
             self.loop.call_later(wait_s, self.resume_reading, "rate")
-        if self._backpressure:
-            self._check_pressure()
-        if self.metered:
-            self.spent(consumed)
-        self.quick = None if self._backpressure or self.metered else session.quick
-        return consumed
 
-    def answer(self) -> None:
-        self.session.answer()
-
-    def on_lost(self) -> None:
-        if self._login is not None:
-            self._login.cancel()
-        self.session.lost()
-        self.add_to(self._clients.closed)
-
-    def let_go(self) -> None:
-        super().let_go()
-        self.session.let_go()
-        del self.session
-
-    def add_to(self, counts: Counts) -> None:
-        """Count what this connection has counted."""
-        counts.bytes_received += self.bytes_in
-        counts.bytes_sent += self.bytes_out
-        self.session.add_to(counts)
-
-    def on_writable(self) -> None:
-        self.session.writable()
-
-    def on_durable(self, ok: bool) -> None:
-        self.session.durable(ok)
+    # Called by Connection
 
     def on_backpressure(self, paused: bool) -> None:
         self._backpressure = paused
@@ -160,20 +109,8 @@ class MqttConnection(Connection):
     def on_shutdown(self) -> None:
         self.session.shutdown()
 
-    def message_counts(self) -> tuple[int, int]:
-        return self.session.counts()
-
-    @property
-    def spoken(self) -> str:
-        return spoken(self.session)
-
     def totals(self) -> Totals:
         return totals(self.session)
-
-    def add_totals(self, sums: Totals) -> None:
-        published, delivered = self.session.counts()
-        if published or delivered:
-            sums.add(self.totals())
 
     def info(self) -> ConnectionInfo | None:
         return self.flowing(connection_facts(self.session))
@@ -183,12 +120,7 @@ class MqttConnection(Connection):
 
     # Called by Session
 
-    @property
-    def sink(self) -> Sink:
-        return self
-
-    def login(self, user_name: str | None, password: bytes | None) -> None:
-        """Verify; the session is told at once or, after a slow hash, later; nothing is read until then."""
+    def judge(self, user_name: str | None, password: bytes | None) -> None:
         if self._amqtt is not None:
             self.greeted()
             self.pause_reading("login")
@@ -205,14 +137,7 @@ class MqttConnection(Connection):
                 self.session.refused(reasons.BAD_USER_NAME_OR_PASSWORD, error.message)
             return
         if user_name is None or self._is_unchecked(user_name, password):
-            try:
-                identity = self._anonymous(user_name)
-            except AuthenticationRefused as error:
-                users.refused("mqtt", error, self.peer_host)
-                self.session.refused(reasons.NOT_AUTHORIZED, error.message)
-            else:
-                users.let_in("mqtt")
-                self._let_in(identity)
+            self.unchecked(self._allowed(user_name))
             return
         known = users.remembered(user_name, password or b"", loopback, peer=self.peer_host)
         if known is not None:
@@ -230,17 +155,9 @@ class MqttConnection(Connection):
             return False
         return self._clients.broker.users.is_stranger(user_name, password or b"")
 
-    def _anonymous(self, user_name: str | None) -> Identity:
-        """The identity of a client without a name, or an unchecked one. Raises AuthenticationRefused."""
-        options = self._options
-        allowed = options.allow_anonymous if user_name is None else options.allow_any_login
-        if allowed is False:
-            raise AuthenticationRefused("", "anonymous")
-        return self._clients.broker.users.anonymous(self.local, everywhere=allowed is True)
-
-    def _let_in(self, identity: Identity) -> None:
-        self.trusted = True
-        self.session.logged_in(identity)
+    def _allowed(self, user_name: str | None) -> Literal["loopback"] | bool:
+        """The places from which a client without a name, or with an unchecked one, is let in."""
+        return self._options.allow_anonymous if user_name is None else self._options.allow_any_login
 
     async def _verify(self, user_name: str, password: bytes, loopback: bool) -> None:
         users = self._clients.broker.users
@@ -318,7 +235,7 @@ class MqttConnection(Connection):
         if user_name is not None and not self._is_unchecked(user_name, password):
             users = self._clients.broker.users
             return await users.authenticate(user_name, password or b"", self.local, peer=self.peer_host)
-        return self._anonymous(user_name)
+        return self.anonymous(self._allowed(user_name))
 
     def ask(self, identity: Identity, operation: TopicOperation, topics: list[str]) -> bool:
         """Have amqtt's plugins decide, if they have not yet; nothing is read meanwhile."""
@@ -361,25 +278,14 @@ class MqttConnection(Connection):
         users = self._clients.broker.users
         return users.scram("mqtt", self.local, lambda name: split_user_name(name)[1], peer=self.peer_host)
 
-    def opened(self, user: str, client_id: str, version: int) -> None:
-        """The client is connected."""
-        if self._amqtt is not None:
-            place = self.session.vhost.name, client_id
-            if self._amqtt_client is None:  # it logged in by AUTH
-                self._amqtt.take_back(*place, None)
-            else:
-                self._amqtt.admit(*place, self._amqtt_client)
-            self._is_open = True
-        self.logged_in(
-            user,
-            self.session.vhost.name,
-            client=client_id,
-            version=_VERSIONS[version],
-        )
-
-    def end(self, reason: str) -> None:
-        """Send what is encoded, then close."""
-        self.close(reason)
+    def admitted_as(self, client_id: str) -> None:
+        assert self._amqtt is not None
+        place = self.session.vhost.name, client_id
+        if self._amqtt_client is None:  # it logged in by AUTH
+            self._amqtt.take_back(*place, None)
+        else:
+            self._amqtt.admit(*place, self._amqtt_client)
+        self._is_open = True
 
 
 class MqttFrontEnd(FrontEnd):
@@ -465,10 +371,8 @@ async def serve(
         logger.warning("mqtt.allow_any_login: clients of %s get in with any user name and password", whose)
     clients = Clients(broker, lambda: broker.log.wall_ms() / 1000, options)
 
-    def connection() -> Connection:
-        return MqttConnection(context, clients, front_end.options)
-
     front_end = MqttFrontEnd("mqtt", context, max_connections=server.max_connections, options=options)
+    connection = partial(MqttConnection, context, clients, front_end)
     front_end.definitions["mqtt_sessions"] = SessionDefinitions(clients, options)
     if options.listen:
         front_end.open("mqtt", Address.parse(options.listen), connection)

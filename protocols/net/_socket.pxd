@@ -27,13 +27,14 @@ cdef class SocketTransport(Wire):
     cdef bint watched_read, watched_write       # by the poller
     cdef bint reading, lost, write_paused
     cdef bint broken                # the peer takes no more: what it sent is read, and then it is lost
-    cdef object waiting             # deque of bytes and stretches of files that the socket did not take yet
+    cdef object waiting             # deque of bytes and stretches of files that the socket did not take yet; None: nothing
     cdef Py_ssize_t head_sent      # of its first element
     cdef object early               # deque of what is read before whatever the socket has
     cdef bint loading               # the first element is, and the rest waits for that
     cdef Py_ssize_t unsaid          # bytes of output that the peer has got already
     cdef Py_ssize_t high, low
 
+    cdef object queued(self)
     cdef object as_socket(self)
     cdef int on_events(self, bint readable, bint writable) except -1
     cdef int leave_others(self) except -1

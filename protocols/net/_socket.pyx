@@ -135,7 +135,6 @@ cdef class SocketTransport:
         else:
             self.socket = socket
             self.fd = socket.fileno()
-        self.waiting = deque()
         self.high = HIGH_DEFAULT
         self.low = HIGH_DEFAULT // 4
         self.reading = True
@@ -295,7 +294,7 @@ cdef class SocketTransport:
             return 0
         self.lost = self.closing = True
         self.reading = False
-        self.waiting.clear()
+        self.waiting = None
         self.waiting_size = self.head_sent = 0
         if self.direct:
             self.watch()
@@ -311,7 +310,7 @@ cdef class SocketTransport:
         if self.lost or self.broken:
             return 0
         self.broken = True
-        self.waiting.clear()
+        self.waiting = None
         self.waiting_size = self.head_sent = 0
         self.watch()
         self.loop.call_soon(self._read_rest, exc)
@@ -339,6 +338,12 @@ cdef class SocketTransport:
             self.fd = -1
         return 0
 
+    cdef object queued(self):
+        """The output that waits; a socket that takes all, as most do, has no deque of 600 bytes."""
+        if self.waiting is None:
+            self.waiting = deque()
+        return self.waiting
+
     cdef object as_socket(self):
         """The socket, for whom a descriptor is not enough."""
         if self.socket is None:
@@ -362,7 +367,7 @@ cdef class SocketTransport:
         self.lost = self.closing = True
         self.reading = False
         unsent = self.waiting_size
-        self.waiting.clear()
+        self.waiting = None
         self.waiting_size = self.head_sent = 0
         self.watch()
         self.protocol = self.stream = self.layer = None
@@ -429,12 +434,12 @@ cdef class SocketTransport:
         for stretch in stretches:
             stretch.there = stretch.there and not waits
             if stretch.at > at:
-                self.waiting.append(data[at:stretch.at])
+                self.queued().append(data[at:stretch.at])
                 at = stretch.at
-            self.waiting.append(stretch)
+            self.queued().append(stretch)
             self.waiting_size += stretch.size
         if at < PyBytes_GET_SIZE(data):
-            self.waiting.append(data[at:])
+            self.queued().append(data[at:])
         self.waiting_size += PyBytes_GET_SIZE(data)
         if not waits:
             self.drain()
@@ -461,7 +466,7 @@ cdef class SocketTransport:
         """Send the rest later: all of `data` but its first `sent` bytes."""
         if not self.waiting_size:
             self.head_sent = sent
-        self.waiting.append(data)
+        self.queued().append(data)
         self.waiting_size += PyBytes_GET_SIZE(data) - sent
         self.watch()
         return self.mark()
@@ -525,7 +530,7 @@ cdef class SocketTransport:
         """Have a thread read a stretch that waits: its bytes are sent in its place."""
 
         def loaded(found):
-            if self.lost or stretch not in self.waiting:
+            if self.lost or self.waiting is None or stretch not in self.waiting:
                 return
             if isinstance(found, OSError):
                 self.lose(found)
@@ -541,7 +546,7 @@ cdef class SocketTransport:
         return 0
 
     def take_in(self):
-        for waiting in self.waiting:
+        for waiting in self.waiting or ():
             if isinstance(waiting, Stretch):
                 self.load(<Stretch>waiting)
 

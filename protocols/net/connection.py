@@ -39,26 +39,20 @@ INFO lines, two per connection: opened (peer, user) and closed (reason, bytes, m
 from __future__ import annotations
 
 import asyncio
-import itertools
 import sys
-import time
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from penstock.log_core.errors import LogFailed
-from penstock.logs import event, fields
+from penstock.logs import fields
+from penstock.protocols.net._life import LINGER_S, Life
 from penstock.protocols.net._socket import SocketTransport
-from penstock.protocols.net._stream import ARENA, Stream
-from penstock.protocols.net.admitting.addresses import is_loopback
-from penstock.protocols.net.connection_context import ConnectionContext
+from penstock.protocols.net._stream import ARENA
 from penstock.protocols.net.connection_info import ConnectionInfo, Totals
 from penstock.protocols.net.relay import Relay
 from penstock.subscriptions.cursor import _events as events
 
 __all__ = ["ARENA", "Connection"]
-
-_LINGER_S: Final = 10.0
-"""How long the last output of a closed connection may take to be sent."""
 
 _GOODBYE_S: Final = 1.0
 """How long a peer that said goodbye may take to close before it is closed here."""
@@ -67,91 +61,20 @@ _INPUT_BUFFER_KEPT_S: Final = 2.0
 _FILES_HELD_S: Final = 2.0
 """How long a peer that takes nothing keeps segments open; their bytes are read into memory then."""
 
-_ids: Final = itertools.count(1)
 
-
-class Connection(Stream, asyncio.BufferedProtocol):
-    """One TCP connection. See the module text; hooks to fill in come last."""
+class Connection(Life, asyncio.BufferedProtocol):
+    """One TCP connection. See the module text; how it begins and ends is in `_life`; hooks come last."""
 
     # The values of most connections stand in the class: to set them anew costs time at each connect.
 
-    reason = "the client closed the socket"
-    """Why the connection ended or will end, for the closing line."""
-    user: str | None = None
-    """The user who logged in; None before."""
-    peer = "?"
-    """Address of the peer as HOST:PORT."""
-    peer_host = ""
-    """Numeric address of the peer."""
-    peer_port = 0
-    foreign = False
-    """The peer speaks for another machine, whatever its address: a browser that shows its page."""
-    server_address = ("", 0)
-    """Address and port of this machine that the peer connected to."""
-    vhost_name = ""
-    """Where it is logged in, if it is in a vhost."""
-    on_login: Callable[[Connection], None] | None = None
-    on_close: Callable[[Connection], None] | None = None
-    """Called once when the connection is lost, by the listener."""
-    place = ("", "")
-    """Front end and listener, by name."""
     certificate_user: str | None = None
     """Whom a verified client certificate names."""
-    nonce = ""
-    """Ours, of its login by SCRAM, which another worker repeats."""
     internal = False
     """The peer is another worker, on behalf of its clients."""
-    handed_over = False
-    """Another worker serves the client."""
-    metered = False
-    """How much the client publishes per second has a limit."""
     _waiting = 0
     _counted = 0
-    _linger: asyncio.TimerHandle | None = None
-    _rate_timer: asyncio.TimerHandle | None = None
-    _relay: Relay | None = None
-    _history: list[bytes] | None = None
 
-    def __init__(self, context: ConnectionContext) -> None:
-        super().__init__(
-            context.loop, context.tick, min(context.limits.output_high_bytes, context.buffers.mark)
-        )
-        self.id: Final = next(_ids)
-        """Number of the connection in this process, from 1; in log lines."""
-        self.context: Final = context
-        self.opened_at = time.time()
-        """Seconds since the epoch."""
-        self._pause_reasons: set[str] = set()
-        self._stuck_since = self.last_read_at
-        if context.handover is not None:
-            self._history = []
-
-    # Transport: opening and closing
-
-    def came_from(self, host: str, port: int, *, foreign: bool = False) -> None:
-        """Say who the peer is, before there is a transport: its numeric address ("" = unknown) and port."""
-        self.peer_host, self.peer_port = host, port
-        self.foreign = foreign
-        self.peer = f"[{host}]:{port}" if ":" in host else f"{host or '?'}:{port}"
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        stream: Any = transport  # asyncio's, or one that has its methods
-        self.attach(stream)
-        gathering = transport.get_extra_info("gathering")
-        if gathering is not None:
-            self.context.tick.gathering = gathering
-        if not self.server_address[1]:
-            local = transport.get_extra_info("sockname")
-            if isinstance(local, tuple) and len(local) >= 2:
-                self.server_address = str(local[0]), int(local[1])
-        stream.set_write_buffer_limits(high=self.output_mark)
-        self.context.logins.begin(self, "no complete first packet", self.context.limits.greeting_timeout_s)
-        self.on_open()
-
-    def greeted(self) -> None:
-        """The first packet was complete: what is left of the login time runs now."""
-        if self.user is None:
-            self.context.logins.begin(self, "the login was not complete", self.context.limits.login_timeout_s)
+    # Logging in
 
     @property
     def judging(self) -> bool:
@@ -163,26 +86,6 @@ class Connection(Stream, asyncio.BufferedProtocol):
         """Whether bytes of the client wait that nobody has read yet."""
         return self.transport is not None and bool(self.transport.get_extra_info("unread"))
 
-    def logged_in(self, user: str, vhost: str = "", **more: object) -> None:
-        """The login is complete: lift the limits before login and write the opening line."""
-        self.context.logins.end(self)
-        self.trusted = True
-        self.user = user
-        self.vhost_name = vhost
-        if self.context.rates is not None:
-            self.rates_changed()
-        known: dict[str, object] = {"connection": self.id, "peer": self.peer, "user": user}
-        if vhost:
-            known["vhost"] = vhost
-        known.update(more)
-        event(self.context.logger, "connection opened", known)
-        if events.is_on():
-            protocol, client = self.context.logger.name.rpartition(".")[2], more.get("client")
-            detail = f"{protocol} {client}" if client and client != "-" else protocol
-            events.note("connect", vhost=vhost, connection=self.name, user=user, detail=detail)
-        if self.on_login is not None:
-            self.on_login(self)
-
     def appended(self, first: int, count: int) -> None:
         """One read has appended so many positions from `first` on, while events of publishing are kept."""
         if self.user:
@@ -191,77 +94,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
                 first, count, vhost=self.vhost_name, connection=self.name, user=self.user, detail=protocol
             )
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        if exc is not None and not self.closing:
-            self.reason = f"the connection broke: {exc}"
-        self.closing = True
-        self.context.logins.end(self)
-        if self._linger is not None:
-            self._linger.cancel()
-        if self._rate_timer is not None:
-            self._rate_timer.cancel()
-        self.drop_input()
-        if self._relay is not None:
-            self._relay.client_lost()
-        try:
-            self.on_lost()
-        except LogFailed:
-            # That is said already; nobody was told that this connection's last changes hold.
-            pass
-        finally:
-            self._closed()
-            # Clients decide how many of them come and go.
-            self.let_go()
-
-    def let_go(self) -> None:
-        """Break the cycles of a lost connection that nobody uses any more; a front end adds its own."""
-        self.detach()
-
-    def _closed(self) -> None:
-        """Say so: in the log, unless that says already who goes on with it, and to the listener."""
-        if not self.handed_over or self._relay is not None:
-            if self.user and events.is_on():
-                events.note(
-                    "disconnect",
-                    vhost=self.vhost_name,
-                    connection=self.name,
-                    user=self.user,
-                    detail=self.reason,
-                )
-            received, sent = self.message_counts()
-            event(
-                self.context.logger,
-                "connection closed",
-                {
-                    "connection": self.id,
-                    "peer": self.peer,
-                    "user": self.user or "-",
-                    "reason": self.reason,
-                    "bytes_in": self.bytes_in,
-                    "bytes_out": self.bytes_out,
-                    "messages_in": received,
-                    "messages_out": sent,
-                },
-            )
-        if self.on_close is not None:
-            self.on_close(self)
-
-    def eof_received(self) -> bool:
-        self.closing = True
-        return False
-
-    def close(self, reason: str) -> None:
-        """Send what was encoded, then close. Input is ignored from here on."""
-        if self.transport is None or self.transport.is_closing():
-            return
-        if not self.closing:
-            self.closing = True
-            self.reason = reason
-        self.flush()
-        self.transport.close()
-        # A socket with nothing to send is closed in this turn; the layers above one may wait for the peer.
-        if self.transport.get_write_buffer_size() or not isinstance(self.transport, SocketTransport):
-            self._linger = self.loop.call_later(_LINGER_S, self.transport.abort)
+    # The end
 
     def close_behind_peer(self, reason: str) -> None:
         """Send what was encoded, the answer to a goodbye, and close when the peer has closed, or soon.
@@ -277,7 +110,7 @@ class Connection(Stream, asyncio.BufferedProtocol):
         self._linger = self.loop.call_later(_GOODBYE_S, self._peer_stays, self.transport)
 
     def _peer_stays(self, transport: asyncio.Transport) -> None:
-        self._linger = self.loop.call_later(_LINGER_S, transport.abort)
+        self._linger = self.loop.call_later(LINGER_S, transport.abort)
         transport.close()
 
     def abort(self, reason: str) -> None:
@@ -317,12 +150,12 @@ class Connection(Stream, asyncio.BufferedProtocol):
         """Stop reading until `resume_reading(reason)`; reasons add up."""
         if not self._pause_reasons and self.transport is not None and not self.transport.is_closing():
             self.transport.pause_reading()
-        self._pause_reasons.add(reason)
+        self._pause_reasons = self._pause_reasons | {reason}
 
     def resume_reading(self, reason: str) -> None:
         """Take back one reason; reading goes on when none is left."""
         if reason in self._pause_reasons:
-            self._pause_reasons.discard(reason)
+            self._pause_reasons = self._pause_reasons - {reason}
             if not self._pause_reasons and self.transport is not None and not self.transport.is_closing():
                 # The silence so far was ours.
                 self.last_read_at = self.loop.time()
@@ -359,11 +192,6 @@ class Connection(Stream, asyncio.BufferedProtocol):
     def slowed(self) -> bool:
         """Whether it is not read because of a rate."""
         return "rate quota" in self._pause_reasons
-
-    @property
-    def local(self) -> bool:
-        """Whether rules about loopback hold for the peer."""
-        return not self.foreign and is_loopback(self.peer_host)
 
     @property
     def name(self) -> str:
@@ -509,9 +337,6 @@ class Connection(Stream, asyncio.BufferedProtocol):
 
     def answer(self) -> None:
         """The messages that `quick` read are handed out: take up the answers to them."""
-
-    def on_open(self) -> None:
-        """The transport is there (`peer`, `peer_host` are set)."""
 
     def secured(self, user: str | None) -> None:
         """The TLS layer has done its handshake; see `on_secure`."""

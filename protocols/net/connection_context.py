@@ -9,8 +9,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.lazy_dataclass import dataclass
+from penstock.protocols.net.admitting._login_timeout import LoginTimes
 from penstock.protocols.net.admitting.admission import Admission
-from penstock.protocols.net.admitting.login_timeout import LoginTimes
 from penstock.protocols.net.buffers import Buffers
 from penstock.protocols.net.open_socket import OpenSocket
 from penstock.protocols.net.process_context import ProcessContext

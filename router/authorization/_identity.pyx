@@ -11,12 +11,6 @@ cdef frozenset SEEING = frozenset({"administrator", "monitoring"})      # tags o
 
 @cython.freelist(16)
 cdef class Identity:
-    cdef readonly str username
-    cdef readonly frozenset tags
-    cdef readonly str client_id
-    cdef readonly object grants
-    cdef readonly bint guarded
-
     def __init__(self, str username not None, frozenset tags not None=NO_TAGS, str client_id not None="", grants=None,
                  bint guarded=True):
         self.username = username

@@ -52,6 +52,8 @@ class Rates:
         self._clock = clock
         self._meters: dict[tuple[str, str], Meter] = {}
         """By scope and name."""
+        self.any = False
+        """Whether anybody is held to a rate."""
         self.slowed: dict[str, int] = dict.fromkeys(SCOPES, 0)
         """How often a publisher was held, or refused over HTTP, by what held it longest."""
         self.slowed_s: dict[str, float] = dict.fromkeys(SCOPES, 0.0)
@@ -73,6 +75,7 @@ class Rates:
             key: before[key] if key in before and before[key].rates == rates else Meter(rates, now)
             for key, rates in named.items()
         }
+        self.any = bool(self._meters)
         for told in list(self.on_change):
             told()
 

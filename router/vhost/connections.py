@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.router.errors import LimitReached
 from penstock.router.limits.limits import Limits, over
+from penstock.router.vhost._connections import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from penstock.router.authorization.identity import Identity
     from penstock.router.vhost.vhost import Vhost
@@ -54,7 +55,7 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class Connections:
+class Connections(Index):
     """See the module."""
 
     def __init__(
@@ -65,49 +66,12 @@ class Connections:
         wall_s: Callable[[], float] = time.time,
     ) -> None:
         """`user_limits` answers the limits of a user, `after` calls something so many seconds from now."""
+        super().__init__(user_limits)
         self._user_limits = user_limits
         self._after = after
         self._wall_s = wall_s
-        self._ends: dict[Member, Timer] = {}
-        """When logins by token end."""
-        self._members: dict[Member, tuple[str, str]] = {}
-        """With the user and the vhost it entered as."""
-        self._of_user: dict[str, dict[Member, None]] = {}
-        self._of_vhost: dict[str, dict[Member, None]] = {}
 
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def __iter__(self) -> Iterator[Member]:
-        """All, oldest first; connections may leave meanwhile."""
-        return iter(list(self._members))
-
-    def enter(self, member: Member) -> None:
-        """The connection is in its vhost.
-
-        Raises:
-            LimitReached: the vhost or the user has as many as it may have.
-
-        """
-        identity, vhost = member.identity, member.vhost
-        user, of_user, of_vhost = identity.username, self._of_user, self._of_vhost
-        if vhost.limits:
-            most = over(vhost.limits, "max-connections", len(of_vhost.get(vhost.name, ())))
-            if most is not None:
-                raise LimitReached("vhost-connections", most, vhost=vhost.name, user=user)
-        if limits := self._user_limits(user):
-            most = over(limits, "max-connections", len(of_user.get(user, ())))
-            if most is not None:
-                raise LimitReached("user-connections", most, vhost=vhost.name, user=user)
-        self._members[member] = user, vhost.name
-        for index, name in ((of_user, user), (of_vhost, vhost.name)):
-            if name not in index:
-                index[name] = {}
-            index[name][member] = None
-        if identity.grants is not None:
-            self._look(member)
-
-    def _look(self, member: Member) -> None:
+    def watch(self, member: Member) -> None:
         """End the connection when its token's time is over; until then, look again."""
         grants = member.identity.grants
         if grants is None:
@@ -115,23 +79,10 @@ class Connections:
         left_s = grants.ends_at - self._wall_s()
         if left_s > 0:
             # Not longer than a day: the clock may be set meanwhile.
-            self._ends[member] = self._after(min(left_s + 0.01, 86_400.0), lambda: self._look(member))
+            self._ends[member] = self._after(min(left_s + 0.01, 86_400.0), lambda: self.watch(member))
             return
         self._ends.pop(member, None)
         member.force_close("the token's time is over; connect again with a new one")
-
-    def leave(self, member: Member) -> None:
-        """The connection is lost; fine when it never was in."""
-        place = self._members.pop(member, None)
-        if place is None:
-            return
-        timer = self._ends.pop(member, None)
-        if timer is not None:
-            timer.cancel()
-        for index, name in zip((self._of_user, self._of_vhost), place, strict=True):
-            del index[name][member]
-            if not index[name]:
-                del index[name]
 
     def check_channel(self, user: str) -> None:
         """Whether one of the user's connections may open a channel.

@@ -13,20 +13,41 @@ cdef extern from "Python.h":
 
 
 cdef long long last_second = -1
-cdef str last_text = ""
+cdef char[MOMENT] last_text         # of that second
 
 
-def moment(double seconds):
-    global last_second, last_text
-    cdef long long second = <long long>seconds, ms = <long long>(seconds * 1000.0) % 1000
+cdef void two(char* to, int value) noexcept:
+    to[0] = <char>(48 + value // 10 % 10)
+    to[1] = <char>(48 + value % 10)
+
+
+cdef Py_ssize_t write_moment(char* to, double seconds) noexcept:
+    """Write a time, as `moment` says, into to[0:MOMENT]; how many bytes it has."""
+    global last_second
+    cdef long long second = <long long>seconds
+    cdef int ms = <int>(<long long>(seconds * 1000.0) % 1000)
     cdef time_t at = <time_t>second
     cdef tm now
     if second != last_second:
         gmtime_r(&at, &now)
-        last_text = (f"{now.tm_year + 1900:04d}-{now.tm_mon + 1:02d}-{now.tm_mday:02d}"
-                     f"T{now.tm_hour:02d}:{now.tm_min:02d}:{now.tm_sec:02d}.")
+        memcpy(last_text, b"0000-00-00T00:00:00.000Z", MOMENT)
+        two(last_text, (now.tm_year + 1900) // 100)
+        two(last_text + 2, (now.tm_year + 1900) % 100)
+        two(last_text + 5, now.tm_mon + 1)
+        two(last_text + 8, now.tm_mday)
+        two(last_text + 11, now.tm_hour)
+        two(last_text + 14, now.tm_min)
+        two(last_text + 17, now.tm_sec)
         last_second = second
-    return f"{last_text}{ms:03d}Z"
+    memcpy(to, last_text, MOMENT)
+    to[20] = <char>(48 + ms // 100)
+    two(to + 21, ms % 100)
+    return MOMENT
+
+
+def moment(double seconds):
+    cdef char[MOMENT] text
+    return PyUnicode_DecodeASCII(text, write_moment(text, seconds), NULL)
 
 
 cdef enum:
@@ -52,7 +73,6 @@ cdef int kind(str text):
 
 
 cdef enum:
-    SMALL = 512                     # bytes of all fields of a line, as a rule
     DIGITS = 24                     # of an int of C, with its sign
 
 
@@ -114,7 +134,7 @@ cdef Py_ssize_t quickly(dict values, Py_ssize_t short, char* to) except -2:
     return n
 
 
-def pairs(dict values not None, Py_ssize_t short, other not None):
+cpdef str pairs(dict values, Py_ssize_t short, other):
     cdef char[SMALL] quick
     cdef Py_ssize_t size = quickly(values, short, quick)
     if size >= 0:
@@ -140,7 +160,7 @@ def pairs(dict values not None, Py_ssize_t short, other not None):
     return "".join(parts)
 
 
-def only(logger, handler not None):
+cpdef bint only(logger, handler) except -1:
     cdef list found
     cdef bint is_there = False
     if logger.filters or handler.filters:

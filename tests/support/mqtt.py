@@ -18,7 +18,7 @@ from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.protocols.mqtt.clients.clients import Clients
 from penstock.protocols.mqtt.options import MqttOptions
-from penstock.protocols.mqtt.session.connecting import split_user_name
+from penstock.protocols.mqtt.session._connecting import split_user_name
 from penstock.protocols.mqtt.session.session import Session, State
 from penstock.protocols.net.outbuffer import OutBuffer
 from penstock.router.authentication.users import AuthOptions, ScramLogin

@@ -46,7 +46,7 @@ def test_a_start_loads_few_modules() -> None:
     """Loading is most of the CPU of a start: 0.3 ms for each module."""
     code = "import sys, penstock.cli.local.serve, penstock.gateway.server; print(len(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(done.stdout) <= 810
+    assert int(done.stdout) <= 820
 
 
 def test_classes_of_fields_are_made_lazily() -> None:

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.collector import uncollected
 from penstock.logs import fields
+from penstock.protocols.mqtt.clients._registry import Registry
 from penstock.protocols.mqtt.clients.backlog import Backlog
-from penstock.protocols.mqtt.clients.client import Client, number_of
+from penstock.protocols.mqtt.clients.client import Client
 from penstock.protocols.mqtt.clients.lag import LagLimit
 from penstock.protocols.mqtt.clients.rows import (
     OUT,
@@ -59,41 +60,27 @@ _LAZY_S: Final = 0.1
 _NOTED_S: Final = 1.0
 """A client that comes back within this time writes nothing."""
 _NOTED_AT_ONCE: Final = 100
-_NUMBERS: Final = 2**32 - 1
 _POLICED_AT_ONCE: Final = 100
 """Sessions that changed policies are held against in one turn."""
 
 
-class Clients:
+class Clients(Registry):
     """All sessions of a broker, connected or not."""
 
     def __init__(self, broker: Broker, clock: Callable[[], float], options: MqttOptions) -> None:
-        self.broker = broker
-        self.log = broker.log
-        self.tick = broker.tick
-        self._clock = clock
+        super().__init__(broker, clock, Client)
         self.backlog = Backlog(options)
         self.shares = Shares(self.backlog, options)
         self.lag = LagLimit(self, options.max_lag_bytes)
         self._connect_rate = options.max_connect_rate
         self._connects: Bucket | None = None
         self._disconnects = options.queue_full == "disconnect"
-        self._all: dict[str, dict[str, Client]] = {}
-        """By vhost and client id."""
-        self._numbers: set[int] = set()
         self._timers = Timers()
         self._dirty: list[Client] = []
         self.sys: SysTopics | None = None
         """The `$SYS` tree; None = off."""
         self.closed = Counts()
         """The counts of connections that are gone."""
-        self.connections = 0
-        """Sessions that are connected."""
-        self.connections_maximum = 0
-        self.accepted = 0
-        """Connections ever."""
-        self.sockets = 0
-        """Sockets ever, of clients that said nothing, too."""
         self.expired = 0
         """Sessions that ended by their time."""
         self._saving: Any = None
@@ -122,44 +109,7 @@ class Clients:
     def __iter__(self) -> Iterator[Client]:
         return itertools.chain.from_iterable(clients.values() for clients in self._all.values())
 
-    # Finding and making
-
-    def find(self, vhost: str, client_id: str) -> Client | None:
-        """The session of a client id, if there is one."""
-        clients = self._all.get(vhost)
-        return None if clients is None else clients.get(client_id)
-
-    def _keep(self, client: Client) -> None:
-        self._all.setdefault(client.vhost.name, {})[client.client_id] = client
-
-    def _forget(self, client: Client) -> None:
-        clients = self._all[client.vhost.name]
-        del clients[client.client_id]
-        self._numbers.remove(client.number)
-        if not clients:
-            del self._all[client.vhost.name]
-
-    def _number(self, vhost: str, client_id: str) -> int:
-        """The number of a new session: its client id's, if no other session has the same by chance."""
-        number = number_of(vhost, client_id)
-        while number in self._numbers:
-            number = number % _NUMBERS + 1
-        self._numbers.add(number)
-        return number
-
-    def create(self, vhost: Vhost, client_id: str, identity: Identity, expiry_s: int) -> Client:
-        """A new session; the last one of that client id was ended.
-
-        One that ends with its connection has no queue before it subscribes.
-        """
-        persistent = expiry_s > 0
-        number = self._number(vhost.name, client_id)
-        client = Client(vhost, client_id, None, number, persistent, expiry_s)
-        client.belong(identity)
-        self._keep(client)
-        if persistent:
-            self.give_queue(client)
-        return client
+    # Queues
 
     def give_queue(self, client: Client) -> None:
         """Make the session's queue, of one that has none."""
@@ -195,18 +145,9 @@ class Clients:
             if any(policy.matches(entry.listed_name, "classic") for policy in changed):
                 self._limit(client)
 
-    def end(self, client: Client) -> int:
-        """The session is over: its will goes out, its queue and rows go. The LSN to wait for, or 0."""
-        if client.ended:
-            return 0
-        if client.own_queue is None and not client.persistent and client.will is None:
-            # It never subscribed, so it has nothing but its name.
-            client.ended = True
-            self._forget(client)
-            return 0
+    def clean_up(self, client: Client) -> int:
+        """A session is over that has more than its name; the LSN to wait for, or 0."""
         with self.log.unit():
-            client.ended = True
-            self._forget(client)
             self.broker.origin_readers -= client.no_local
             self.publish_will(client)
             if client.loaded_ids is not None or client.persistent:
@@ -232,12 +173,8 @@ class Clients:
 
     # Connections
 
-    def connected(self, client: Client, identity: Identity, expiry_s: int) -> None:
-        """The session has a connection (again)."""
-        self.accepted += 1
-        self.connections += 1
-        if self.connections > self.connections_maximum:
-            self.connections_maximum = self.connections
+    def came_back(self, client: Client, identity: Identity, expiry_s: int) -> None:
+        """A session that may have been there before has a connection."""
         before = client.grants
         row = _row_of(client) if client.persistent else None
         client.belong(identity)
@@ -259,13 +196,8 @@ class Clients:
             client.ends_at = client.will_at = client.will = None
             self.save(client)
 
-    def disconnected(self, client: Client, will: Will | None) -> None:
-        """The session lost its connection; `will` is to be published if it has one."""
-        self.connections -= 1
-        if not client.persistent and will is None:
-            client.connection = None
-            self.end(client)
-            return
+    def left(self, client: Client, will: Will | None) -> None:
+        """A session that leaves something behind has no connection any more; see `disconnected`."""
         now = self._clock()
         with self.log.unit():  # the will goes out and the row that has it goes, or neither
             client.connection = None
@@ -515,7 +447,7 @@ class Clients:
                 self.log.tables.delete(table, key)
             return
         client_id = queue.name  # one text for both
-        client = Client(vhost, client_id, queue, self._number(vhost_name, client_id), True, row.expiry_s)
+        client = self.restored(vhost, client_id, queue, row.expiry_s)
         client.belong(identity)
         guard = self.broker.authorizer.topic_guard
         client.asked = guard is None or guard.slow
@@ -530,7 +462,6 @@ class Clients:
         # After a crash nobody knows who was connected: all sessions have all their time again.
         away = row.ends_at is not None and self.log.recovery.clean
         client.ends_at = now + client.expiry_s if row.ends_at is None or not away else row.ends_at
-        self._keep(client)
         self._limit(client)
         self._arm(client.ends_at, client)
         if not away:

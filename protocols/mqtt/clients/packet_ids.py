@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.lazy_dataclass import dataclass
+from penstock.protocols.mqtt.clients._client import PacketIds
 from penstock.protocols.mqtt.clients.rows import OUT, QOS2_IN
 from penstock.protocols.mqtt.codec._packet_ids import Inflight, Received
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.router.rows import Tables
     from penstock.subscriptions.cursor._cursor import Cursor
 
-__all__ = ["PacketIds", "Retained"]
+__all__ = ["PacketIds", "Retained", "load"]
 
 
 @dataclass(slots=True)
@@ -34,41 +35,20 @@ class Retained:
     stored_ms: int
 
 
-@dataclass(slots=True, eq=False)
-class PacketIds:
-    """Of one session."""
+def load(tables: Tables, key: bytes, cursor: Cursor, shared: Callable[[int], Cursor | None]) -> PacketIds:
+    """The packet ids in the rows; nothing is under way where there are none.
 
-    inflight: Inflight
-    """From us to the client."""
-    received: Received
-    """From the client to us, at QoS 2."""
-    tokens: dict[int, Retained]
-    """Retained messages under way, by the token that the packet id stands for."""
-    next_token: int = 1
+    Args:
+        tables: The log's.
+        key: Of the session's rows.
+        cursor: Of its own queue.
+        shared: See `Inflight.restore`.
 
-    @property
-    def settled(self) -> bool:
-        """Nothing is under way, and the rows say all there is to know."""
-        out, into = self.inflight, self.received
-        return not (out.held or out.changed or into.count or into.changed)
-
-    @classmethod
-    def load(
-        cls, tables: Tables, key: bytes, cursor: Cursor, shared: Callable[[int], Cursor | None]
-    ) -> PacketIds:
-        """The packet ids in the rows; nothing is under way where there are none.
-
-        Args:
-            tables: The log's.
-            key: Of the session's rows.
-            cursor: Of its own queue.
-            shared: See `Inflight.restore`.
-
-        """
-        out, received = tables.get(OUT, key), tables.get(QOS2_IN, key)
-        if out is None:
-            inflight = Inflight()
-            inflight.cursors.append(cursor)
-        else:
-            inflight = Inflight.restore(out, cursor, shared)
-        return cls(inflight, Received() if received is None else Received.restore(received), {})
+    """
+    out, received = tables.get(OUT, key), tables.get(QOS2_IN, key)
+    if out is None:
+        inflight = Inflight()
+        inflight.cursors.append(cursor)
+    else:
+        inflight = Inflight.restore(out, cursor, shared)
+    return PacketIds(inflight, Received() if received is None else Received.restore(received))

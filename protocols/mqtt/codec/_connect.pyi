@@ -1,13 +1,32 @@
-"""The ordinary CONNECT, read without a step in Python."""
+"""CONNECT of any version; the ordinary one is read without a step in Python."""
 
-def ordinary(data: bytearray, size: int) -> tuple[int, int, str, bool, int, str | None, bytes | None] | None:
-    """Read the CONNECT in front of data[0:size], if it is whole and an ordinary one.
+from penstock.protocols.mqtt.codec.packets import Will
+from penstock.protocols.mqtt.codec.properties import Properties
 
-    Ordinary: MQTT 3.1.1 or 5.0, no will, no properties, a client id, and texts of printable ASCII. For any
-    other packet the answer is None, and `packets.decode_connect` says what it is.
+class Connect:
+    """CONNECT of any version; what a version lacks has the value that means the same."""
 
-    Returns:
-        Where it ends, the version, the client id, whether the start is clean, the keep-alive time in
-        seconds, the user name, and the password.
+    version: int
+    """The protocol level: 3, 4 or 5."""
+    client_id: str
+    clean_start: bool
+    keep_alive_s: int
+    user_name: str | None
+    password: bytes | None
+    will: Will | None
+    properties: Properties
+    bridge: bool
+    """A broker of Mosquitto's kind connects: what it published does not come back to it, and RETAIN stays."""
 
-    """
+    def __init__(
+        self,
+        version: int,
+        client_id: str,
+        clean_start: bool,
+        keep_alive_s: int,
+        user_name: str | None = None,
+        password: bytes | None = None,
+        will: Will | None = None,
+        properties: Properties | None = None,
+        bridge: bool = False,
+    ) -> None: ...

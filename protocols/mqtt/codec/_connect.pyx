@@ -1,5 +1,8 @@
 # cython: auto_pickle=False
-"""The ordinary CONNECT, of which a storm brings thousands. Words in _connect.pyi. Source: MQTT 5.0 section 3.1."""
+"""CONNECT, and the ordinary one, of which a storm brings thousands. Words in _connect.pyi.
+
+Source: MQTT 5.0 section 3.1.
+"""
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -30,12 +33,27 @@ cdef Py_ssize_t field(const uint8_t* p, Py_ssize_t at, Py_ssize_t end, bint prin
     return stop
 
 
-def ordinary(bytearray data not None, Py_ssize_t size):
+cdef class Connect:
+    def __init__(self, int version, str client_id not None, bint clean_start, int keep_alive_s, str user_name=None,
+                 bytes password=None, will=None, dict properties=None, bint bridge=False):
+        self.version = version
+        self.client_id = client_id
+        self.clean_start = clean_start
+        self.keep_alive_s = keep_alive_s
+        self.user_name = user_name
+        self.password = password
+        self.will = will
+        self.properties = {} if properties is None else properties
+        self.bridge = bridge
+
+
+cdef Connect ordinary(bytearray data, Py_ssize_t size, Py_ssize_t* behind):
     cdef const uint8_t* p = <const uint8_t*>PyByteArray_AS_STRING(data)
     cdef Py_ssize_t at = 2, end, stop
     cdef int version, flags, keep_alive_s
     cdef str client_id, user_name = None
     cdef bytes password = None
+    cdef Connect found
     size = min(size, PyByteArray_GET_SIZE(data))
     if size < 2 + HEAD or p[0] != CONNECT:
         return None
@@ -77,4 +95,13 @@ def ordinary(bytearray data not None, Py_ssize_t size):
         at = stop
     if at != end:
         return None
-    return end, version, client_id, flags & CLEAN != 0, keep_alive_s, user_name, password
+    behind[0] = end
+    found = Connect.__new__(Connect)
+    found.version = version
+    found.client_id = client_id
+    found.clean_start = flags & CLEAN != 0
+    found.keep_alive_s = keep_alive_s
+    found.user_name = user_name
+    found.password = password
+    found.properties = {}
+    return found

@@ -8,6 +8,15 @@ from penstock.protocols.net._stream cimport QuickReader
 from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.router.routes._routes cimport Route, RouteTable
 
+cdef enum:                      # the answers of `scan`
+    _MORE = 0
+    _PACKET = 1
+    _PUBLISH = 2
+    _RETAIN = 3
+    _UNIT = 4
+    _FAULT = 5
+    _GO_ON = 6
+
 cdef struct Answer:             # one acknowledgement that waits for its turn
     uint64_t lsn                # what it waits for; LATER = not known yet
     uint16_t packet_id

@@ -44,15 +44,6 @@ WRITTEN = _WRITTEN
 SYNCED = _SYNCED
 
 cdef enum:
-    _MORE = 0
-    _PACKET = 1
-    _PUBLISH = 2
-    _RETAIN = 3
-    _UNIT = 4
-    _FAULT = 5
-    _GO_ON = 6
-
-cdef enum:
     _NOW = 0
     _WRITTEN = 1
     _SYNCED = 2

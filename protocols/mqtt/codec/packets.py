@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.mqtt.codec import reasons
+from penstock.protocols.mqtt.codec._connect import Connect
 from penstock.protocols.mqtt.codec.properties import (
     Properties,
     decode_binary,
@@ -96,23 +97,6 @@ class Will:
     block: bytes = b""
     """The properties the message will have, as a record keeps them (no length, no will delay)."""
     expiry_s: int | None = None
-
-
-@dataclass(slots=True)
-class Connect:
-    """CONNECT of any version; what a version lacks has the value that means the same."""
-
-    version: int
-    """The protocol level: 3, 4 or 5."""
-    client_id: str
-    clean_start: bool
-    keep_alive_s: int
-    user_name: str | None = None
-    password: bytes | None = None
-    will: Will | None = None
-    properties: Properties = field(default_factory=dict)
-    bridge: bool = False
-    """A broker of Mosquitto's kind connects: what it published does not come back to it, and RETAIN stays."""
 
 
 @dataclass(slots=True)

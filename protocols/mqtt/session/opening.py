@@ -1,97 +1,40 @@
 """The way in of one MQTT connection: CONNECT, the login or the authentication by AUTH, until CONNACK.
 
-    NEW --CONNECT--> LOGIN --accepted--> the session is opened
-     |                 |  <--AUTH--> AUTH
-     +-- anything else, refusal ------> CLOSED
-
-`Session` goes on from there.
+`_life` has the ordinary way; here is the rest of it. `Session` goes on from there.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.detection import hint
 from penstock.protocols.mqtt.codec import packets, reasons
-from penstock.protocols.mqtt.codec._connect import ordinary
-from penstock.protocols.mqtt.codec.properties import NO_PROPERTIES
 from penstock.protocols.mqtt.codec.reason_strings import refusal
 from penstock.protocols.mqtt.codec.reasons import ConnectRefused, MqttError, Violation
+from penstock.protocols.mqtt.session._life import SessionLife
 from penstock.protocols.mqtt.session.authenticating import METHOD, Authentication
-from penstock.protocols.mqtt.session.connecting import Accepted, accept, login_of, vhost_of
+from penstock.protocols.mqtt.session.state import State
 from penstock.router.errors import AuthenticationRefused
 
 if TYPE_CHECKING:
-    from penstock.protocols.mqtt.clients.clients import Clients
     from penstock.protocols.mqtt.codec.properties import Properties
-    from penstock.protocols.mqtt.options import MqttOptions
-    from penstock.protocols.mqtt.session.host import Host
-    from penstock.router.authorization.identity import Identity
 
-__all__ = ["Opening", "State"]
+__all__ = ["Opening"]
 
 _PRE_CONNECT_BYTES: Final = 65536
 """The largest CONNECT: what a peer may make us hold before it is logged in."""
 
 
-class State(Enum):
-    """Where a connection is; see the module's text."""
-
-    NEW = "waiting for CONNECT"
-    LOGIN = "verifying the login"
-    AUTH = "waiting for the next AUTH"
-    OPENING = "waiting for the session's row to be durable"
-    OPEN = "open"
-    CLOSED = "closed"
-
-
-class Opening(ABC):
-    """`Session` before it is open."""
-
-    # The values of most sessions stand in the class: to set them anew costs time at each connect.
-
-    state = State.NEW
-    version = 0
-    want = 0
-    """Size of the incomplete packet in front of what `receive` left; 0 = not known."""
-    bridge = False
-    _connect: packets.Connect | None = None
-    _authentication: Authentication | None = None
-    _authenticated: Properties = NO_PROPERTIES
-    """The properties of CONNACK for an authentication by AUTH; empty: there was none."""
-    _last_input = 0.0
-
-    def __init__(self, host: Host, clients: Clients, options: MqttOptions) -> None:
-        self._host = host
-        self._clients = clients
-        self._options = options
-
-    @abstractmethod
-    def _open(self, connect: packets.Connect, accepted: Accepted, identity: Identity) -> None:
-        """CONNECT was accepted."""
-
-    @abstractmethod
-    def _end(self, reason: str) -> None:
-        """Send what is in `out`, then close."""
+class Opening(SessionLife):
+    """`Session` before it is open, where its CONNECT is not ordinary."""
 
     @property
     def _closed(self) -> bool:
         return self.state is State.CLOSED
 
     def _receive_connect(self, data: bytearray, size: int) -> int:
-        if self.state is State.NEW:
-            found = ordinary(data, size)
-            if found is not None:
-                stop, version, client_id, clean_start, keep_alive_s, user_name, password = found
-                connect = packets.Connect(
-                    version, client_id, clean_start, keep_alive_s, user_name, password, None, {}
-                )
-                self.version = version
-                return self._connected_by(connect, data, size, stop)
-        elif self.state is not State.AUTH:
+        if self.state not in (State.NEW, State.AUTH):
             return 0 if self.state is State.LOGIN else size
         head = _read_head(data, size)
         if head is None:
@@ -115,24 +58,6 @@ class Opening(ABC):
             self._end(f"CONNECT refused: {refused.message}{_hint(data, size) if flags else ''}")
             return size
         return self._connected_by(connect, data, size, stop)
-
-    def _connected_by(self, connect: packets.Connect, data: bytearray, size: int, stop: int) -> int:
-        """Have the login of a CONNECT judged, which is data[0:stop]."""
-        self._connect = connect
-        worker = self._clients.broker.elsewhere(vhost_of(connect))
-        if worker is not None:
-            self.state = State.CLOSED
-            self._host.hand_over(worker, [bytes(memoryview(data)[:size])])
-            return size
-        self.state = State.LOGIN
-        if not self._clients.may_connect(self._last_input):
-            self.refused(reasons.CONNECTION_RATE_EXCEEDED, "more CONNECTs than mqtt.max_connect_rate")
-            return size
-        if "authentication_method" in connect.properties:
-            self._begin_authentication(connect)
-        else:
-            self._host.login(*login_of(connect))
-        return size if self._closed else stop
 
     def _begin_authentication(self, connect: packets.Connect) -> None:
         if connect.properties["authentication_method"] != METHOD:
@@ -193,20 +118,6 @@ class Opening(ABC):
             connect.user_name = authentication.name
             self._authenticated = authentication.answer
             self.logged_in(authentication.identity)
-
-    def logged_in(self, identity: Identity) -> None:
-        """The login was right: open the session. Called by the host after `login`."""
-        connect = self._connect
-        if self.state is not State.LOGIN or connect is None:
-            return
-        self._connect = None
-        try:
-            accepted = accept(self._clients, self._options, connect, identity, self._authenticated)
-        except ConnectRefused as refused:
-            self._host.out.write(refused.connack)
-            self._end(f"CONNECT refused: {refused.message}")
-            return
-        self._open(connect, accepted, identity)
 
     def refused(self, reason: int, why: str) -> None:
         """The login was wrong. Called by the host after `login`."""

@@ -7,24 +7,19 @@ and acknowledgements that go the fast path never come here. A fault of the peer 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.mqtt.clients.client import Client
-from penstock.protocols.mqtt.clients.clients import Clients
 from penstock.protocols.mqtt.codec import _scan, packets, reasons
 from penstock.protocols.mqtt.codec._scan import Scanner
 from penstock.protocols.mqtt.codec.reason_strings import ReasonStrings
 from penstock.protocols.mqtt.codec.reasons import MqttError, Violation
 from penstock.protocols.mqtt.delivery.delivery import Delivery
 from penstock.protocols.mqtt.delivery.subscribing import subscribe, unsubscribe
-from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.publishing.publishing import publish_here, store_retained, tell_refused
 from penstock.protocols.mqtt.session.authenticating import Authentication
-from penstock.protocols.mqtt.session.host import Host
 from penstock.protocols.mqtt.session.opening import Opening
-from penstock.protocols.mqtt.session.replies import Replies
 from penstock.router.errors import AuthenticationRefused
 
 if TYPE_CHECKING:
@@ -40,29 +35,16 @@ _ACK_HEAD_MAX: Final = 8
 class Serving(Opening):
     """The handling of packets by `Session` once it is open."""
 
-    will: packets.Will | None = None
-    """The will, published when the connection ends otherwise than by DISCONNECT."""
-    client: Client | None = None
-    _scanner: Scanner | None = None
-    _delivery: Delivery | None = None
-    _words: ReasonStrings | None = None
-    _max_packet = 268_435_455  # what the client takes
-    _undecided: Callable[[], None] | None = None
-    """The call to make once the host has decided; nothing is scanned meanwhile."""
-    _refused = 0
-    """Publishes."""
-    _packets = 1
-    """Those that came here one by one, CONNECT first."""
+    @property
+    def _words(self) -> ReasonStrings:
+        """Packets with reason strings for this client, who has connected."""
+        if self._known_words is None:
+            self._known_words = ReasonStrings(self.version, self._connect_properties)
+        return self._known_words
 
-    def __init__(self, host: Host, clients: Clients, options: MqttOptions) -> None:
-        super().__init__(host, clients, options)
-        self._replies = Replies(host, clients.log)
-        guard = clients.broker.authorizer.topic_guard
-        self._guarded = guard is not None and guard.slow
-
-    @abstractmethod
     def _delivering(self, client: Client) -> Delivery:
         """The output side, which is made if there is none yet."""
+        raise NotImplementedError
 
     def _on_packet(self, kind: int, flags: int, body: bytes) -> None:
         self._packets += 1
@@ -106,7 +88,7 @@ class Serving(Opening):
 
     def _on_subscribe(self, packet: packets.Subscribe) -> None:
         words = self._words
-        assert self.client is not None and words is not None
+        assert self.client is not None
         self._check_room_for_answer(len(packet.filters))
         delivery = self._delivering(self.client)
         results, wanted, lsn = subscribe(
@@ -119,7 +101,7 @@ class Serving(Opening):
 
     def _on_unsubscribe(self, packet: packets.Unsubscribe) -> None:
         words = self._words
-        assert self.client is not None and words is not None
+        assert self.client is not None
         self._check_room_for_answer(len(packet.filters))
         delivery = self._delivering(self.client)
         results, lsn = unsubscribe(self._clients, self.client, delivery.replays, packet)

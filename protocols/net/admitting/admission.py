@@ -63,6 +63,8 @@ class Admission:
     def change(self, proxy_networks: Sequence[str], max_per_address: int, rate_per_address: float) -> None:
         """Other limits for connections that come from now on."""
         self._proxies: list[Network] = [ipaddress.ip_network(network) for network in proxy_networks]
+        self.has_proxies = bool(self._proxies)
+        """Whether some peers speak for others."""
         self._max = max_per_address
         self._rate = rate_per_address
 

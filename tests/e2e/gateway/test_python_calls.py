@@ -38,9 +38,9 @@ class Login(NamedTuple):
 
 
 LOGINS = (
-    Login("mqtt", mqtt_login(), 123),
-    Login("mqtt5_password", mqtt_login(version=5, user="guest", password="guest"), 137),
-    Login("amqp", AMQP_LOGIN, 245),
+    Login("mqtt", mqtt_login(), 15),
+    Login("mqtt5_password", mqtt_login(version=5, user="guest", password="guest"), 31),
+    Login("amqp", AMQP_LOGIN, 228),
 )
 
 BY_TIME = (

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from penstock.protocols.listening.listener import listening_socket
-from penstock.protocols.net.admitting.login_timeout import LoginTimes
+from penstock.protocols.net.admitting._login_timeout import LoginTimes
 from penstock.protocols.net.connection import ARENA
 from penstock.protocols.net.connection_context import Limits
 from tests.support.echo import Echo, packet

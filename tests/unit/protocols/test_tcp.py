@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from penstock.protocols.net.tcp import do_not_pace
+from penstock.protocols.listening.tcp import do_not_pace
 from tests.support.limits import LIMIT_S
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.protocols.mqtt.session.connecting import split_user_name
+from penstock.protocols.mqtt.session._connecting import split_user_name
 from tests.reference import mqtt_frames as f
 from tests.support.mqtt import Gateway
 

@@ -415,12 +415,10 @@ def test_fan_out_gives_every_session_the_same_bytes(gateway: Gateway) -> None:
         assert [(m.topic, m.payload) for m in small.publishes()] == fits
 
 
-def test_a_client_is_not_read_while_too_many_answers_wait(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("penstock.protocols.mqtt.session.session._ANSWERS_MAX", 10)
+def test_a_client_is_not_read_while_too_many_answers_wait(gateway: Gateway) -> None:
     gateway.connect("s").subscribe(("t", 1))
     peer = gateway.connect("p")
+    peer.session._answers_max = 10
     for i in range(1, 16):
         peer.send(f.publish("t", qos=1, packet_id=i), settle=False)
         assert ("answers" in peer.pause_reasons) == (i > 10)

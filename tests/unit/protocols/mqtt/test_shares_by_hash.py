@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -250,14 +251,11 @@ def test_publishers_are_named_in_records_while_a_group_asks_for_it(made: Make) -
     assert not gateway.log.appender.keeps_origins
 
 
-def test_sessions_with_the_same_number_by_chance_are_told_apart(
-    made: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "penstock.protocols.mqtt.clients.clients.number_of", lambda vhost, client_id: 2**32 - 1
-    )
+def test_sessions_with_the_same_number_by_chance_are_told_apart(made: Make) -> None:
+    alike = "client21157", "client72357"
+    assert number_of("/", alike[0]) == number_of("/", alike[1])
     gateway = made("hash-topic")
-    mine, other = gateway.connect("a", 5), gateway.connect("b", 5)
+    mine, other = (gateway.connect(client_id, 5) for client_id in alike)
     mine.subscribe(("x", 0 | 4))  # no local
     other.publish("x", b"b's")
     mine.publish("x", b"a's")
@@ -267,3 +265,6 @@ def test_sessions_with_the_same_number_by_chance_are_told_apart(
 def test_a_client_id_has_the_same_number_in_every_run() -> None:
     assert number_of("/", "client") == number_of("/", "client") != number_of("/", "client2")
     assert number_of("/", "client") != number_of("v", "client")
+    for client_id in ("a", "client", "ü" * 60, "x" * 200):
+        key = (1).to_bytes(2, "little") + b"/" + client_id.encode()
+        assert number_of("/", client_id).to_bytes(4, "big") == blake2b(key, digest_size=4).digest()

@@ -74,7 +74,10 @@ def test_every_page_of_a_gateway_in_use(
             ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
             assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) is (scheme == "dark")
             page.get_by_label("Colours").select_option("light" if scheme == "dark" else "dark")
-            page.wait_for_function(f"getComputedStyle(document.body).backgroundColor !== '{ground}'")
+            # A function: the page's policy does not let Playwright evaluate a text again and again.
+            page.wait_for_function(
+                "(ground) => getComputedStyle(document.body).backgroundColor !== ground", arg=ground
+            )
     for path in (
         f"queues/%2F/{unique}",
         f"queues/%2F/{unique}d",

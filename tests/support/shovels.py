@@ -9,7 +9,7 @@ import pika
 from tests.support.data_plane import until
 from tests.support.management import Api
 
-__all__ = ["Channel", "fill", "put", "state", "take"]
+__all__ = ["Channel", "fill", "put", "state", "take", "take_from"]
 
 Channel = pika.adapters.blocking_connection.BlockingChannel
 
@@ -29,9 +29,14 @@ def fill(channel: Channel, queue: str, count: int, **properties: Any) -> None:
 
 
 def take(channel: Channel, queue: str, count: int) -> list[tuple[Any, bytes]]:
-    """So many messages of a queue that is made, or will be."""
-    found: list[tuple[Any, bytes]] = []
+    """So many messages of a queue, which is made if it is not there."""
     channel.queue_declare(queue, durable=True)
+    return take_from(channel, queue, count)
+
+
+def take_from(channel: Channel, queue: str, count: int) -> list[tuple[Any, bytes]]:
+    """So many messages of a queue that is there."""
+    found: list[tuple[Any, bytes]] = []
 
     def took() -> bool:
         while len(found) < count:

@@ -25,21 +25,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield running
 
 
-@pytest.fixture
-def api(gateway: Gateway) -> Iterator[Api]:
-    found = Api(gateway)
-    yield found
-    for one in found.get("parameters/shovel"):
-        found.status("DELETE", f"parameters/shovel/%2F/{one['name']}")
-    found.close()
-
-
-@pytest.fixture
-def channel(gateway: Gateway) -> Iterator[Channel]:
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
-        yield connection.channel()
-
-
 def ends(protocols: tuple[str, str], source: str, target: str, uri: str = "amqp://") -> dict[str, str]:
     """The parameters of a shovel between two queues, the source of which is the gateway itself."""
     found = {

@@ -12,10 +12,9 @@ from penstock.cli import main
 from tests.support.brokers import Gateway
 from tests.support.data_plane import until
 from tests.support.management import SETTINGS, Api
+from tests.support.shovels import Channel, take_from
 
 pytestmark = pytest.mark.penstock_only("this is about the management API of penstock")
-
-Channel = pika.adapters.blocking_connection.BlockingChannel
 
 
 @pytest.fixture(scope="module")
@@ -98,21 +97,6 @@ def bindings(api: Api, exchange: str) -> set[str]:
     return {one["routing_key"] for one in api.get(f"exchanges/%2F/{exchange}/bindings/source")}
 
 
-def take(channel: Channel, queue: str, count: int) -> list[tuple[Any, bytes]]:
-    found: list[tuple[Any, bytes]] = []
-
-    def took() -> bool:
-        while len(found) < count:
-            _, properties, body = channel.basic_get(queue, auto_ack=True)
-            if properties is None:
-                return False
-            found.append((properties, body))
-        return True
-
-    until(took)
-    return found
-
-
 def test_an_exchange_gets_what_its_bindings_ask_for(
     api: Api, api_up: Api, upstream: Gateway, up: Channel, down: Channel, unique: str
 ) -> None:
@@ -129,7 +113,7 @@ def test_an_exchange_gets_what_its_bindings_ask_for(
     assert queue in [one["name"] for one in api_up.get("queues/%2F")]
     for number, key in enumerate(("orders.eu", "other", "orders.us")):
         up.basic_publish(unique, key, b"%d" % number, pika.BasicProperties(headers={"a": 1}, user_id="guest"))
-    got = take(down, unique, 2)
+    got = take_from(down, unique, 2)
     assert [body for _, body in got] == [b"0", b"2"]
     properties = got[0][0]
     (hop,) = properties.headers["x-received-from"]
@@ -148,7 +132,7 @@ def test_an_exchange_gets_what_its_bindings_ask_for(
     until(lambda: bindings(api_up, unique) == {"other"})
     up.basic_publish(unique, "orders.eu", b"3")
     up.basic_publish(unique, "other", b"4")
-    assert [body for _, body in take(down, unique, 1)] == [b"4"]
+    assert [body for _, body in take_from(down, unique, 1)] == [b"4"]
     # It is over with its policy, and leaves nothing behind.
     assert api.status("DELETE", f"policies/%2F/{unique}") == 204
     until(lambda: queue not in [one["name"] for one in api_up.get("queues/%2F")])
@@ -189,12 +173,12 @@ def test_two_gateways_that_federate_each_other_make_no_loop(
     until(lambda: all(len(one.get(f"exchanges/%2F/{unique}/bindings/source")) == 2 for one in (api, api_up)))
     up.basic_publish(unique, "", b"from up")
     down.basic_publish(unique, "", b"from down")
-    assert sorted(body for _, body in take(up, unique, 2)) == [b"from down", b"from up"]
-    assert sorted(body for _, body in take(down, unique, 2)) == [b"from down", b"from up"]
+    assert sorted(body for _, body in take_from(up, unique, 2)) == [b"from down", b"from up"]
+    assert sorted(body for _, body in take_from(down, unique, 2)) == [b"from down", b"from up"]
     # Both had to pass the links, so what would come back would be here.
     up.basic_publish(unique, "", b"last")
-    assert [body for _, body in take(down, unique, 1)] == [b"last"]
-    assert [body for _, body in take(up, unique, 1)] == [b"last"]
+    assert [body for _, body in take_from(down, unique, 1)] == [b"last"]
+    assert [body for _, body in take_from(up, unique, 1)] == [b"last"]
 
 
 def test_a_queue_gives_its_messages_where_they_are_wanted(
@@ -280,7 +264,7 @@ def test_the_type_of_exchange_that_rabbitmq_makes_here_is_a_fanout(down: Channel
     down.queue_bind(unique, unique, "")
     down.exchange_bind(unique, "amq.topic", f"{unique}.#")
     down.basic_publish("amq.topic", f"{unique}.a", b"1")
-    assert [body for _, body in take(down, unique, 1)] == [b"1"]
+    assert [body for _, body in take_from(down, unique, 1)] == [b"1"]
     down.queue_delete(unique)
 
 
@@ -341,4 +325,4 @@ def test_upstreams_and_their_links_come_back_after_a_kill(
         up.basic_publish(unique, "", b"%d" % number)
     downstream.start()
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", downstream.amqp_port)) as connection:
-        assert [body for _, body in take(connection.channel(), unique, 3)] == [b"0", b"1", b"2"]
+        assert [body for _, body in take_from(connection.channel(), unique, 3)] == [b"0", b"1", b"2"]

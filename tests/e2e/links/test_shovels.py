@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import pika
 import pytest
 
 from penstock.cli import main
@@ -31,21 +30,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
     }
     with Gateway(tmp_path_factory.mktemp("gateway"), settings=settings) as running:
         yield running
-
-
-@pytest.fixture
-def api(gateway: Gateway) -> Iterator[Api]:
-    found = Api(gateway)
-    yield found
-    for one in found.get("parameters/shovel"):
-        found.status("DELETE", f"parameters/shovel/%2F/{one['name']}")
-    found.close()
-
-
-@pytest.fixture
-def channel(gateway: Gateway) -> Iterator[Channel]:
-    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", gateway.amqp_port)) as connection:
-        yield connection.channel()
 
 
 def test_messages_move_in_order_with_their_properties(

@@ -36,6 +36,7 @@ import penstock
 from bench.kafka import Kafka, jars
 from tests.cluster import tasks
 from tests.cluster.faults import World, kill_machine, kill_process, stop_owner
+from tests.support import paho_sockets
 from tests.support.brokers import ROOT, free_port
 from tests.support.cluster import fronts, make_nodes, start_brokers
 from tests.support.proxy import Links
@@ -251,8 +252,7 @@ class Paho(Client):
         while not set(self._gone) <= set(self._wills) and time.monotonic() < until:
             time.sleep(PAUSE_S)
         for client in (reader, writer, *self._devices):
-            client.disconnect()
-            client.loop_stop()
+            paho_sockets.close(client)
 
     def _device(self) -> None:
         """A client of MQTT 5 whose will is published some seconds after it is gone."""

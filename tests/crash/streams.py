@@ -26,6 +26,7 @@ from pika.spec import Basic
 from bench.load_amqp import Client, frame, method, short_string
 from bench.load_mqtt import PACKET_IDS, PUBACK_BYTES, log_in, packet, utf8
 from tests.crash.checker import History, make_body
+from tests.support import paho_sockets
 
 # pika tells every refused connection as an error; here they are expected.
 logging.getLogger("pika").setLevel(logging.CRITICAL)
@@ -436,9 +437,11 @@ class MqttStream(Stream):
         client.on_connect = self._on_subscriber_connected
         client.on_subscribe = lambda *_: self._ready.set()
         client.on_message = self._on_message
-        while self._running:
-            self._turn(client)
-        client.disconnect()
+        try:
+            while self._running:
+                self._turn(client)
+        finally:
+            paho_sockets.close(client)
 
     def _on_subscriber_connected(
         self, client: mqtt.Client, userdata: object, flags: mqtt.ConnectFlags, *_: object

@@ -54,12 +54,13 @@ def consume(gateway: Gateway, queue: str, count: int) -> list[tuple[Any, bytes]]
     return [(properties, body) for _, properties, body in got]
 
 
-def until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
-    """Wait until it is true."""
+def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
+    """Ask again until the answer is true; the last answer."""
     ends = time.monotonic() + timeout_s
-    while not condition():
+    while not (answer := condition()):
         assert time.monotonic() < ends, f"not in {timeout_s} s"
         time.sleep(0.02)
+    return answer
 
 
 def pull(http: httpx.Client, queue: str, **body: Any) -> list[dict[str, Any]]:

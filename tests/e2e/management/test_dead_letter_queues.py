@@ -16,12 +16,6 @@ from tests.support.management import SETTINGS, Api
 pytestmark = pytest.mark.penstock_only("RabbitMQ has no such list")
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    with Gateway(tmp_path_factory.mktemp("dead-letters"), settings=SETTINGS) as running:
-        yield running
-
-
 @pytest.fixture
 def api(gateway: Gateway) -> Iterator[Api]:
     with closing(Api(gateway)) as api:

@@ -14,15 +14,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S
-from tests.support.management import SETTINGS, Api
+from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own API")
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    with Gateway(tmp_path_factory.mktemp("counts"), settings=SETTINGS) as running:
-        yield running
 
 
 @pytest.fixture

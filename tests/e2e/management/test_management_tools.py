@@ -16,18 +16,12 @@ import pika
 import pytest
 
 from tests.support.brokers import Gateway
-from tests.support.management import SETTINGS, Api
+from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own management API")
 
 Number = int | float
 LISTED = "%2F"
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    with Gateway(tmp_path_factory.mktemp("tools"), settings=SETTINGS) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

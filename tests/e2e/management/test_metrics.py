@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -16,7 +15,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.brokers import ROOT, Gateway
 from tests.support.limits import LIMIT_S
-from tests.support.management import SETTINGS
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own metrics")
 
@@ -41,12 +39,6 @@ DASHBOARD = (
     "rabbitmq_queues_deleted_total rabbitmq_resident_memory_limit_bytes"
 ).split()
 """The metrics in the expressions of RabbitMQ's overview dashboard (Grafana 10991)."""
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    with Gateway(tmp_path_factory.mktemp("measured"), settings=SETTINGS) as running:
-        yield running
 
 
 def scrape(gateway: Gateway, path: str = "/metrics") -> dict[tuple[str, frozenset[Any]], float]:

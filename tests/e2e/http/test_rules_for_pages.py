@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Error, Page, Route, expect
 
 from penstock.protocols.http.server import cross_site, endpoint
+from penstock.protocols.http.server.endpoint import HttpConnection
 from penstock.testing import Gateway
 from tests.e2e.http.test_cross_site import FOREIGN, FORM, MAKES_ADMIN, pages
 from tests.support.browser import chromium
@@ -92,6 +93,50 @@ def test_without_the_rule_for_types_a_form_of_the_page_itself_is_taken(base: str
         assert http.put("/api/vhosts/y", content=b"{}", headers=own).status_code == 415
         with without(cross_site, "_FORM_TYPES", ()):
             assert http.put("/api/vhosts/y", content=b"{}", headers=own).status_code == 201
+
+
+OPENS: Mapping[str, str] = {
+    "EventSource": "new EventSource(`${target}/v1/vhosts/%2F/exchanges/amq.topic/tail`, WITH_COOKIES)",
+    "WebSocket": 'new WebSocket(`${target.replace("http", "ws")}/v1/vhosts/%2F/ws`)',
+}
+"""Ways of a page to follow messages in its reader's name, whose cookie is sent along: ports are no sites."""
+
+
+@pytest.mark.parametrize("way", OPENS)
+def test_without_the_rule_a_foreign_page_follows_messages(base: str, browser: Browser, way: str) -> None:
+    """An event stream or a socket of another origin, in a browser with the session of a console."""
+    context = browser.new_context(base_url=base)
+    sign_in(context.new_page())
+    opened = OPENS[way].replace("WITH_COOKIES", "{ withCredentials: true }")
+    script = f"""<!doctype html><body><script>const target = "{base}", source = {opened};
+    source.onopen = source.onerror = () => location = "/done";</script>"""
+    with pages({"/": script}) as url:
+
+        def follows() -> bool:
+            """Whether the gateway begins to send messages; a page of another origin sees no events itself."""
+            elsewhere = context.new_page()
+            with (
+                mock.patch.object(HttpConnection, "_stream", wraps_method(HttpConnection._stream)) as stream,
+                mock.patch.object(
+                    HttpConnection, "_converse", wraps_method(HttpConnection._converse)
+                ) as talk,
+            ):
+                elsewhere.goto(url, wait_until="commit")
+                elsewhere.wait_for_url(f"{url}/done", timeout=1000 * LIMIT_S)
+                elsewhere.close()
+                return bool(stream.called or talk.called)
+
+        assert not follows()
+        with without(endpoint, "check_page", lambda request: None):
+            assert follows()
+        with without(cross_site, "foreign_page", lambda headers: None):
+            assert follows()
+    context.close()
+
+
+def wraps_method(method: Callable[..., Any]) -> Any:
+    """A method that does the same, and knows whether it was called."""
+    return mock.create_autospec(method, side_effect=method)
 
 
 INJECTED: Mapping[str, str] = {

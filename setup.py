@@ -9,7 +9,10 @@ The rest of the packaging is in pyproject.toml. Environment variables change wha
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +20,7 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
 ROOT = Path(__file__).parent
 SOURCE = ROOT / "src"
@@ -47,30 +51,49 @@ class Build(build_ext):
 
     def build_extensions(self) -> None:
         """The largest first: whichever core ends last then ends soon."""
-        self._sizes = {one.name: _c_bytes(one) for one in self.extensions}
-        self.extensions.sort(key=lambda one: -self._sizes[one.name])
+        sizes = {one.name: sum(os.path.getsize(source) for source in one.sources) for one in self.extensions}
+        self.extensions.sort(key=lambda one: -sizes[one.name])
+        self._waiting = {one.name: sizes[one.name] for one in self.extensions if self._is_older(one)}
+        self._count, self._bytes = len(self._waiting), sum(self._waiting.values())
         self._lock = threading.Lock()
-        self._done = self._done_bytes = 0
         self._began = time.monotonic()
         super().build_extensions()
 
+    def _is_older(self, ext: Extension) -> bool:
+        """Whether it has to be compiled, as `build_extension` decides."""
+        built = self.get_ext_fullpath(ext.name)
+        return bool(self.force or newer_group([*ext.sources, *ext.depends], built, "newer"))
+
     def build_extension(self, ext: Extension) -> None:
         """Build one, and say so when it had to be compiled."""
-        began = time.monotonic()
         super().build_extension(ext)
-        now = time.monotonic()
         with self._lock:
-            self._done += 1
-            self._done_bytes += self._sizes[ext.name]
-            left = sum(self._sizes.values()) - self._done_bytes
-            left_s = (now - self._began) * left / max(self._done_bytes, 1)
-            if now - began > 0.1:
-                count = f"[{self._done}/{len(self.extensions)}]"
-                print(f"penstock: {count} {ext.name}, about {left_s:.0f} s left", flush=True)
+            if self._waiting.pop(ext.name, None) is None:
+                return
+            left = sum(self._waiting.values())
+            left_s = (time.monotonic() - self._began) * left / max(self._bytes - left, 1)
+            count = f"[{self._count - len(self._waiting)}/{self._count}]"
+            print(f"penstock: {count} {ext.name}, about {left_s:.0f} s left", flush=True)
 
 
-def _c_bytes(extension: Extension) -> int:
-    return sum(os.path.getsize(source) for source in extension.sources)
+class Progress(io.TextIOBase):
+    """Standard output without the line that Cython has for each changed kernel before it begins.
+
+    Its processes are forks of this one: their lines, `[i/n]` in front, pass through here, too.
+    """
+
+    def __init__(self) -> None:
+        self._out = sys.stdout
+        self._line = ""
+
+    def write(self, text: str) -> int:
+        """Pass on whole lines, at once."""
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            if not line.startswith("Compiling "):
+                self._out.write(f"{line}\n")
+        self._out.flush()
+        return len(text)
 
 
 def kernels() -> list[Extension]:
@@ -101,9 +124,10 @@ def kernels() -> list[Extension]:
     return sorted(found, key=lambda extension: extension.name)
 
 
-if __name__ == "__main__":
-    setup(
-        ext_modules=cythonize(
+def translated() -> list[Extension]:
+    """The kernels with their C files, which are written anew where they are older."""
+    with contextlib.redirect_stdout(Progress()):
+        extensions: list[Extension] = cythonize(
             kernels(),
             include_path=[str(SOURCE)],
             language_level=3,
@@ -119,7 +143,13 @@ if __name__ == "__main__":
                 "embedsignature": True,
                 "freethreading_compatible": False,
             },
-        ),
+        )
+        return extensions
+
+
+if __name__ == "__main__":
+    setup(
+        ext_modules=translated(),
         cmdclass={"build_ext": Build},
         options={"build_ext": {"parallel": CORES}},
     )

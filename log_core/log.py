@@ -115,14 +115,14 @@ class Log(StoredLog):
         files: Files,
         lock: Lock,
         committer: MakeCommitter,
+        holds_back: bool,
     ) -> None:
         """For `open` only."""
         self.cache = Cache(options.tail_cache_bytes, options.read_cache_bytes)
         appender = Appender(None if clock is time.time else lambda: int(clock() * 1000))
-        unwritten = Unwritten(appender, self.cache)
-        super().__init__(
-            unwritten, appender, options.max_unsynced_bytes, options.fsync == "group", options.confirm_settled
-        )
+        syncs = options.fsync == "group"
+        unwritten = Unwritten(appender, self.cache, holds_back and syncs)
+        super().__init__(unwritten, appender, options.max_unsynced_bytes, syncs, options.confirm_settled)
         self.options = options
         self._files = files
         self._make_committer = committer
@@ -178,6 +178,7 @@ class Log(StoredLog):
         clock: Callable[[], float] = time.time,
         files: Files | None = None,
         committer: MakeCommitter = Committer,
+        holds_back: bool = False,
     ) -> Log:
         """Take the folder, recover what it holds, and be ready to append.
 
@@ -187,6 +188,7 @@ class Log(StoredLog):
             clock: Seconds since the epoch.
             files: The operating system; a replica's, or a test's own to make it fail.
             committer: Makes that which syncs, from `files` and a function to tell (see `Committer`).
+            holds_back: Nobody gets a message before it is durable. Without syncs it has no effect.
 
         Raises:
             StartError: The folder is locked, unusable, damaged or of another version; with the remedy.
@@ -198,7 +200,7 @@ class Log(StoredLog):
             folder.make()
             lock = Lock(folder.lock)
             try:
-                log = cls(folder, options, clock, files, lock, committer)
+                log = cls(folder, options, clock, files, lock, committer, holds_back)
                 log._start()
             except BaseException:
                 lock.release()
@@ -431,6 +433,10 @@ class Log(StoredLog):
         self.waiting_written.add(lsn, callback)
         if self.failed is not None or lsn <= self.written_lsn:
             self._inbox.post(self._deliver)
+
+    def when_visible(self, lsn: int, callback: Callback) -> None:
+        """The same when cursors find `lsn`."""
+        (self.when_synced if self.unwritten.holds_back else self.when_written)(lsn, callback)
 
     def tell_soon(self) -> None:
         """Part of `when_synced`: it has come about already."""

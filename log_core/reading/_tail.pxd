@@ -21,8 +21,11 @@ cdef class Cache:                     # tail ring + read cache, both bounded in 
     cdef readonly size_t tail_limit, read_limit, read_bytes
     cdef readonly uint64_t tail_hits, read_hits, misses
     cdef Run tail
+    cdef Run unseen                   # behind the tail: what `find` may not give yet
     cdef list runs                    # the read cache: Run objects, least recently used first
     cdef Batch find(self, uint64_t lsn)
     cpdef add(self, Batch batch)
     cpdef add_written(self, list batches)
+    cpdef add_unseen(self, list batches)
+    cpdef show(self, uint64_t lsn)
     cpdef add_run(self, list batches)

@@ -23,6 +23,10 @@ class Cache:
         """The newest batch; the oldest leave when the tail has more than `tail_limit` bytes."""
     def add_written(self, batches: list[Batch]) -> None:
         """`add` those of records; nobody looks for others."""
+    def add_unseen(self, batches: list[Batch]) -> None:
+        """The same, but cursors find them only after `show`. `get` has them at once."""
+    def show(self, lsn: int) -> None:
+        """Let cursors find those that are unseen and end with `lsn` or earlier."""
     def add_run(self, batches: list[Batch]) -> None:
         """Batches read back, in LSN order; the run used longest ago leaves above `read_limit` bytes."""
     def get(self, lsn: int) -> Batch | None:

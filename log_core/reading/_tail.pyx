@@ -95,6 +95,7 @@ cdef class Cache:
         self.tail_limit = tail_limit
         self.read_limit = read_limit
         self.tail = Run()
+        self.unseen = Run()
         self.runs = []
 
     cdef Batch find(self, uint64_t lsn):
@@ -129,6 +130,22 @@ cdef class Cache:
             if batch.kind == KIND_RECORDS or batch.kind == KIND_DELAYED:
                 self.add(batch)
 
+    cpdef add_unseen(self, list batches):
+        cdef Batch batch
+        for batch in batches:
+            if batch.kind == KIND_RECORDS or batch.kind == KIND_DELAYED:
+                self.unseen.add(batch)
+
+    cpdef show(self, uint64_t lsn):
+        cdef Run unseen = self.unseen
+        cdef Batch batch
+        while PyList_GET_SIZE(unseen.batches) > unseen.first:
+            batch = <Batch>PyList_GET_ITEM(unseen.batches, unseen.first)
+            if batch.base_lsn + batch.count - 1 > lsn:
+                break
+            self.add(batch)
+            unseen.drop_first()
+
     cpdef add_run(self, list batches):
         cdef Run run = Run()
         cdef Batch batch
@@ -143,7 +160,8 @@ cdef class Cache:
     # For Python off the hot path and tests.
 
     def get(self, uint64_t lsn):
-        return self.find(lsn)
+        cdef Batch batch = self.unseen.find(lsn)
+        return self.find(lsn) if batch is None else batch
 
     @property
     def tail_bytes(self):

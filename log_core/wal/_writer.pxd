@@ -17,6 +17,7 @@ cdef class Writer:
     cdef public object failed
     cdef public object before_flush
     cdef public uint64_t written_lsn, synced_lsn
+    cdef readonly uint64_t visible_lsn      # nobody may see a record above it: synced, or no limit
     cdef readonly uint64_t kept_lsn         # all up to here is synced, or settled by all its queues
     cdef public uint64_t checkpoint_at      # in appended bytes
     cdef readonly uint64_t written_bytes

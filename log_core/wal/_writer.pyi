@@ -28,6 +28,8 @@ class Writer:
     """The last LSN that survives a kill -9."""
     synced_lsn: int
     """The last LSN that survives a power cut."""
+    visible_lsn: int
+    """Nobody may see a record above it: `synced_lsn` if `unwritten` holds back, else 2^64 - 1."""
     kept_lsn: int
     """The last LSN up to which each record is synced, or a message that all its queues have settled. Equal to
     `synced_lsn` unless `confirms_settled`."""

@@ -6,6 +6,7 @@ checkpoint, a full disk) is passed to the log by the methods at the end, which `
 """
 
 from cpython.list cimport PyList_GET_SIZE
+from libc.stdint cimport UINT64_MAX
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from penstock.log_core.threads._pace cimport Pace
@@ -24,7 +25,8 @@ cdef class Writer:
         self.appender = appender
         self.max_unsynced_bytes = max_unsynced_bytes
         self.syncs = syncs
-        self.confirms_settled = confirms_settled and syncs
+        # No consumer settles a message that is held back until it is synced.
+        self.confirms_settled = confirms_settled and syncs and not unwritten.holds_back
         self.closing = ()
         self.waiting_written = Waiters()
         self.waiting_synced = Waiters()
@@ -33,10 +35,12 @@ cdef class Writer:
     def begin(self, ActiveFile active not None, uint64_t last_lsn):
         self.active = active
         self.written_lsn = self.synced_lsn = self.kept_lsn = self.noted_lsn = self.appender.synced_lsn = last_lsn
+        self.unwritten.shown_lsn = last_lsn
+        self.visible_lsn = last_lsn if self.unwritten.holds_back else UINT64_MAX
 
     @property
     def awaited(self):
-        return self.waiting_written.count > 0 or self.awaits_sync()
+        return self.waiting_written.count > 0 or self.awaits_sync() or self.unwritten.holds_back
 
     @property
     def backlog_bytes(self):
@@ -44,6 +48,7 @@ cdef class Writer:
 
     def flush(self):
         cdef list batches
+        cdef uint64_t before = self.written_bytes
         if self.before_flush is not None:
             self.before_flush()
         batches = self.unwritten.take()
@@ -61,6 +66,9 @@ cdef class Writer:
             self.waiting_kept.reached(self.kept_lsn)
             if self.awaits_sync() and not self.sync_later:
                 self.sync()
+                return
+        if self.unwritten.holds_back and self.written_bytes > before:
+            self.sync()         # consumers wait for it
 
     def when_synced(self, uint64_t lsn, callback not None):
         self.waiting_synced.add(lsn, callback)
@@ -124,6 +132,9 @@ cdef class Writer:
         if lsn > self.synced_lsn:
             self.synced_lsn = self.appender.synced_lsn = lsn
             self.kept_lsn = max(self.kept_lsn, lsn)
+            if self.unwritten.holds_back:
+                self.visible_lsn = lsn
+                self.unwritten.show(lsn)
         if self.closing:
             self.release_closed(lsn)
         self.waiting_synced.reached(lsn)

@@ -30,7 +30,10 @@ class CursorLog(Protocol):
         """The appender."""
     @property
     def written_lsn(self) -> int:
-        """The positions that may be delivered."""
+        """Of the last record that is written."""
+    @property
+    def visible_lsn(self) -> int:
+        """No record above it may be delivered; 2^64 - 1: there is no such limit."""
     def now_ms(self) -> int:
         """Since the epoch, the same for a whole tick."""
     def load_feed_now(self, feed: Feed, index: int) -> bool:
@@ -157,6 +160,10 @@ class Cursor:
         """Whether take stopped at a record that is not written yet."""
 
     @property
+    def held(self) -> bool:
+        """Whether take stopped at a written record that nobody may see yet. Its feed tells when."""
+
+    @property
     def more(self) -> bool:
         """Whether take stopped because it looked at enough, or reported 128 expired records: go on soon."""
 
@@ -165,7 +172,8 @@ class Cursor:
 
         Log order, equal positions of several feeds once. Expired and lost records are done on the way. Stops
         at the first record that is not in memory (`cold`), whose feed entry is not (`cold_feed`), or that is
-        not written (`unwritten`); what was taken before it counts. Returns `taken_count`.
+        not written (`unwritten`) or not visible (`held`); what was taken before it counts. Returns
+        `taken_count`.
         """
 
     def put_back(self, first: int, step: int = 1, took: int = 0) -> int:

@@ -165,7 +165,7 @@ cdef class Cursor(CursorLimits):
             self._take_one(only, GATHER_MAX, now)
         elif active:
             self._take_merged(GATHER_MAX, now)
-        if TAKEN.cold or TAKEN.cold_feed != NULL or TAKEN.unwritten or TAKEN.more:
+        if TAKEN.cold or TAKEN.cold_feed != NULL or TAKEN.unwritten or TAKEN.held or TAKEN.more:
             return 0
         if count_active(&self._members, &only):
             TAKEN.more = True
@@ -352,6 +352,8 @@ cdef class Cursor(CursorLimits):
     cdef void _missing(self, uint64_t pos):
         if pos > self._log.written_lsn:
             TAKEN.unwritten = True
+        elif pos > self._log.visible_lsn:
+            TAKEN.held = True
         else:
             TAKEN.cold = pos
 

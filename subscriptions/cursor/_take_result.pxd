@@ -29,6 +29,7 @@ cdef struct Taken:
     PyObject* cold_feed         # take stopped because this feed's entry `cold_index` is not resident; NULL: it did not
     uint64_t cold_index
     bint unwritten              # take stopped at a record of the batch that is still open
+    bint held                   # take stopped at a record that is written and not visible: its feed tells when it is
     bint more                   # take stopped because it looked at, or reported, as many records as it may
     bint plain                  # no item is redelivered
     uint32_t run_count          # > 0: the items are entries [run_first, run_first + run_count) of feed run_feed

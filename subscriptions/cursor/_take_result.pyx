@@ -36,7 +36,7 @@ cdef void begin_take() noexcept:
     TAKEN.n = 0
     TAKEN.cold = 0
     TAKEN.cold_feed = NULL
-    TAKEN.unwritten = TAKEN.more = False
+    TAKEN.unwritten = TAKEN.held = TAKEN.more = False
     TAKEN.plain = True
     TAKEN.run_count = 0
 
@@ -111,6 +111,10 @@ cdef class TakeResult:
     @property
     def unwritten(self):
         return TAKEN.unwritten
+
+    @property
+    def held(self):
+        return TAKEN.held
 
     @property
     def more(self):

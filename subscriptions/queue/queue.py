@@ -476,11 +476,11 @@ class Queue(Served):
         return self._loading > 0
 
     def _await_write(self) -> None:
-        """Be woken when everything appended so far is written: this turn, or when a full disk has room."""
+        """Be woken when all that was appended so far may be seen: this turn, or when a full disk has room."""
         if not self._awaiting:
             self._awaiting = True
             log = self._queues.log
-            log.when_written(log.appender.next_lsn - 1, self._on_written)
+            log.when_visible(log.appender.next_lsn - 1, self._on_written)
             self._queues.tick.schedule()
 
     def _on_written(self, ok: bool) -> None:
@@ -536,7 +536,7 @@ class Queue(Served):
             n = cursor.take(1)
             if n == 0 and self.load():
                 return
-            if n == 0 and (cursor.unwritten or cursor.more):
+            if n == 0 and (cursor.unwritten or cursor.held or cursor.more):
                 self._await_write()
                 return
             getter = getters.pop(0)

@@ -9,7 +9,7 @@ with a time to live, those of another encoding - are left to `Cursor.take`.
 A cursor that gave back something, that sorts or counts what waits, or that is being restored takes as always.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, uint8_t, uint32_t, uint64_t
 
 from penstock.log_core.batch._batch cimport KIND_RECORDS, Batch, is_plain
 from penstock.log_core.feeds._feed cimport Feed
@@ -35,6 +35,7 @@ cdef bint takes_whole(Cursor cursor, Next* next) except -1:
     """Whether nothing but the next entries of one feed is to be taken; finds out which."""
     cdef Member* member = NULL
     cdef CursorRules rules = cursor._rules
+    cdef uint64_t visible
     next.timeless = False
     next.rest = 0
     if rules is not None:
@@ -53,6 +54,11 @@ cdef bint takes_whole(Cursor cursor, Next* next) except -1:
     next.index = member.next
     next.first = (<Feed>member.feed).position_known(member.next)
     next.limit = min((<Feed>member.feed).end, member.to)
+    visible = cursor._log.visible_lsn
+    if visible != UINT64_MAX and <uint64_t>(<Feed>member.feed).last_position > visible:
+        next.limit = min(next.limit, (<Feed>member.feed).index_of(visible + 1))
+        if next.index >= next.limit:
+            return False
     return next.first != 0 and next.first >= cursor.skip_transient_until and next.first > cursor.unclean_until
 
 

@@ -98,6 +98,7 @@ cdef class TickBase:
         self.log = log
         self.writer = log if isinstance(log, Writer) else None
         self.unwritten = log.unwritten
+        self.unwritten.on_shown = self.schedule
         self.call_soon = call_soon
         self.call_later = call_later
         self.clock = clock
@@ -194,7 +195,7 @@ cdef class TickBase:
     cdef bint may_write_later(self) except -1:
         cdef Writer writer = self.writer
         return (
-            writer is not None and EVENTS.n == 0 and writer.before_flush is None and writer.failed is None
+            writer is not None and not self.unwritten.holds_back and EVENTS.n == 0 and writer.before_flush is None and writer.failed is None
             and writer.waiting_written.count == 0 and not writer.awaits_sync()
             and writer.appender.appended_bytes + writer.appender.blob_size - writer.written_bytes < LATER_BYTES
         )

@@ -18,6 +18,7 @@ class MemoryLog:
         self.appender = Appender(lambda: self.ms)
         self.cache = Cache(2000, 4000)
         self.written_lsn = 0
+        self.visible_lsn = 2**64 - 1
         self.batches: list[Batch] = []
         self.bases = [1]
         self.chunks: dict[tuple[int, int], bytes] = {}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, Literal
 
 from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
@@ -42,10 +42,11 @@ class World:
         *,
         segment_bytes: int = 1 << 20,
         tail_cache_bytes: int = 128 << 20,
+        fsync: Literal["group", "never"] = "never",
     ) -> None:
         self.folder = folder
         self.log_options = LogOptions(
-            segment_bytes=segment_bytes, tail_cache_bytes=tail_cache_bytes, fsync="never", min_free_bytes=0
+            segment_bytes=segment_bytes, tail_cache_bytes=tail_cache_bytes, fsync=fsync, min_free_bytes=0
         )
         self.options = options or NativeOptions()
         self.clock = Clock()

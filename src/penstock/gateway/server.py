@@ -232,6 +232,7 @@ def open_log(
         clock=clock,
         files=None if replica is None else replica.files,
         committer=Committer if replica is None else replica.committer,
+        holds_back=replica is not None,
     )
     # Once it is locked: the node may still run.
     if replica is None and forget_journal(Path(config.log.data_dir)):

@@ -17,6 +17,7 @@ class Forgetful:
         self.appender = world.log.appender
         self.cache = Cache(0, 0)
         self.written_lsn = world.log.written_lsn
+        self.visible_lsn = NOTHING
         self.now_ms = world.log.now_ms
 
 

@@ -50,7 +50,7 @@ FIELDS: dict[str, dict[str, str]] = {
         )
     },
     **{key: {} for key in ("Send a test", "Verify the chain", "Record for 10 minutes", "Move", "Change")},
-    **{key: {} for key in ("Set tags", "Set permissions", "Set topic permissions", "Move 1 messages")},
+    **{key: {} for key in ("Set tags", "Set permissions", "Set topic permissions", "Move 1 message")},
     **{
         key: {"Name": "mine-new"}
         for key in ("Add a queue", "Add an exchange", "Add a stream", "Add a subscription")

@@ -191,8 +191,8 @@ def test_everything_by_keyboard(gateway: Gateway, page: Page, api: Api, unique: 
     expect(page.get_by_role("heading", name=f"Dead letters in {dead}")).to_be_visible()
     tab_to("Preview")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("button", name="Move 1 messages")).to_be_visible()
-    tab_to("Move 1 messages")
+    expect(page.get_by_role("button", name="Move 1 message")).to_be_visible()
+    tab_to("Move 1 message")
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Enter")  # what does it has the focus

@@ -2,8 +2,8 @@
 
 import { html } from "./vendor/preact.js";
 import { link } from "./location.js";
-import { Data, Rows, Time, bytes, count } from "./parts.js";
-import { t } from "./words.js";
+import { Data, Rows, Time, bytes } from "./parts.js";
+import { many, t } from "./words.js";
 
 /**
  * @param {{of: any[], vhost: string, empty?: string, past?: boolean, queue?: string}} props as `/v1` shows messages
@@ -13,7 +13,7 @@ export function Messages({ of, vhost, empty = t("Nothing is ready."), past = fal
   return html`<${Rows} label=${t("Messages")} rows=${of} empty=${empty} columns=${[
     [t("Position"), (one) => html`<a href=${link("search", [vhost, one.id], { queue })}>${one.id}</a>`], [t("Published", {}, "at"), (one) => html`<${Time} at=${one.published_at} />`],
     [t("Exchange"), (one) => one.exchange || t("(default exchange)")], [t("Routing key"), (one) => one.routing_key],
-    ...(past ? [] : [[t("Delivered before"), (one) => (one.deliveries ? t("{n} times", { n: count(one.deliveries) }) : one.redelivered ? t("yes") : t("no"))]]),
+    ...(past ? [] : [[t("Delivered before"), (one) => (one.deliveries ? many(one.deliveries, "{n} time", "{n} times") : one.redelivered ? t("yes") : t("no"))]]),
     [t("Headers"), (one) => html`<${Data} value=${one.headers} />`],
     [t("Payload"), (one) => html`<${Payload} of=${one} />`],
   ]} />`;

@@ -44,6 +44,19 @@ export function t(text, values = {}, sense) {
   return pieces.some((piece) => piece !== null && typeof piece === "object") ? pieces : pieces.join("");
 }
 
+const numbers = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
+const plurals = new Intl.PluralRules(language);
+
+/**
+ * A text about so many things, which is another one for 1 in English.
+ * @param {number} n @param {string} one for 1 @param {string} other the key of its translation: Chinese has one form
+ * @param {Record<string, any>} [values] besides `n`
+ * @returns {any} as `t`
+ */
+export function many(n, one, other, values = {}) {
+  return t(language === "en" && plurals.select(n) === "one" ? one : other, { n: numbers.format(n), ...values });
+}
+
 /** Keep what the reader chose, and show it. @param {string} name "": as the browser */
 export function choose(name) {
   if (name) localStorage.setItem(STORED, name);

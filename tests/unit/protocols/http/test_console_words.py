@@ -13,6 +13,7 @@ from tests.unit.protocols.http.test_console_files import OURS, WWW
 
 _TEXT = r'"((?:[^"\\]|\\.)*)"'
 _ASKED = re.compile(rf'\bt\({_TEXT}(?:, \{{\}}, "(\w+)")?')
+_MANY = re.compile(rf"\bmany\(([^,()]+), {_TEXT}, {_TEXT}")
 _ENTRY = re.compile(rf"^  {_TEXT}: {_TEXT},$", re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?\*/|^\s*//.*$", re.DOTALL | re.MULTILINE)
 _NO_WORDS = {"KiB", "MiB", "GiB", "TiB", "English"}
@@ -34,16 +35,22 @@ MODULES = [path for path in OURS if path.name not in ("zh.js", "words.js")]
 
 
 def _asked() -> set[str]:
-    return {
+    asked = {
         f"{text}|{sense}" if sense else text
         for path in MODULES
         for text, sense in _ASKED.findall(path.read_text())
     }
+    return asked | {other for _, _, other in _numbered()}
+
+
+def _numbered() -> list[tuple[str, str, str]]:
+    """The texts that are others for 1: what is counted, the text for 1, and that for other numbers."""
+    return [found for path in MODULES for found in _MANY.findall(path.read_text())]
 
 
 def _bare(source: str) -> list[str]:
     """Texts that readers of English alone would understand."""
-    code = _COMMENT.sub("", source)
+    code = _MANY.sub("", _COMMENT.sub("", source))
     found = [text.strip() for pattern in _BARE for text in pattern.findall(code)]
     return [text for text in found if text not in _NO_WORDS | _NAMES]
 
@@ -67,6 +74,20 @@ def test_a_translation_has_the_places_for_values_of_its_text() -> None:
     for text, translated in _translations():
         places = [sorted(re.findall(r"\{(\w+)\}", one)) for one in (text, translated)]
         assert places[0] == places[1], text
+
+
+def test_a_text_for_1_has_the_places_of_that_for_others_but_its_number() -> None:
+    asked = sum(len(re.findall(r"\bmany\(", path.read_text())) for path in MODULES)
+    assert len(_numbered()) == asked > 8
+    for _, one, other in _numbered():
+        places = [set(re.findall(r"\{(\w+)\}", text)) - {"n"} for text in (one, other)]
+        assert places[0] == places[1] and one != other, one
+
+
+def test_no_text_puts_a_number_before_a_plural_by_itself() -> None:
+    """Such a text would say "1 messages"."""
+    of_one = re.compile(r"\{n\} (?:\w+ )?(?:messages|entries|queues|times|places)\b")
+    assert [text for text in _asked() - {other for *_, other in _numbered()} if of_one.search(text)] == []
 
 
 def test_a_translation_is_chinese() -> None:

@@ -3,8 +3,8 @@
 import { html } from "../vendor/preact.js";
 import { get, query as asQuery } from "../api.js";
 import { change } from "../location.js";
-import { Action, Data, Loading, Rows, Time, count, useLoaded } from "../parts.js";
-import { t } from "../words.js";
+import { Action, Data, Loading, Rows, Time, useLoaded } from "../parts.js";
+import { many, t } from "../words.js";
 
 const RESULTS = ["", "done", "refused"];
 
@@ -33,7 +33,7 @@ export default function Audit({ query }) {
     </form>
     <div class="actions"><${Action} label=${t("Verify the chain")} text=${t("Each entry has the hash of the one before. It is good if this ends without an error.")} run=${verify} /></div>
     <${Loading} of=${found} />
-    ${data && html`<p class="quiet" role="status">${t("{n} entries", { n: count(data.filtered_count) })}${data.page_count > 1 && t(", page {page} of {pages}", { page: data.page, pages: data.page_count })}</p>
+    ${data && html`<p class="quiet" role="status">${many(data.filtered_count, "{n} entry", "{n} entries")}${data.page_count > 1 && t(", page {page} of {pages}", { page: data.page, pages: data.page_count })}</p>
       <${Rows} label=${t("Entries")} rows=${data.items} columns=${[
         [t("Time"), (one) => html`<${Time} at=${one.at} />`], [t("User"), (one) => one.user], [t("Action"), (one) => one.action],
         [t("Of"), (one) => html`<${Data} value=${one.target} />`], [t("Result"), (one) => one.result], [t("From"), (one) => one.peer ?? "–"],

@@ -6,7 +6,7 @@ import { link } from "../location.js";
 import { Action, List, Rows, count, post } from "../parts.js";
 import { Payload } from "../messages.js";
 import { useMayAt } from "../rights.js";
-import { t } from "../words.js";
+import { many, t } from "../words.js";
 
 const REASONS = ["", "rejected", "expired", "maxlen", "delivery_limit"];
 const MOST = 1000;
@@ -75,7 +75,7 @@ function One({ user, names: [vhost, name] }) {
     ${error && html`<p class="notice bad" role="alert">${error}</p>`}
     ${moved && html`<p class="notice" role="status">${
       t("{n} moved.", { n: count(moved.moved) })}${
-      moved.gone > 0 && t(" {n} of those listed were gone from the queue.", { n: count(moved.gone) })}</p>`}
+      moved.gone > 0 && many(moved.gone, " {n} of those listed was gone from the queue.", " {n} of those listed were gone from the queue.")}</p>`}
     ${preview && html`
       <h2>${t("Messages that would move")}</h2>
       <${Rows} label=${t("Messages that would move")} rows=${preview.would} empty=${t("Nothing: no message here is such a dead letter.")} columns=${[
@@ -83,7 +83,7 @@ function One({ user, names: [vhost, name] }) {
         [t("Routing key"), (one) => preview.seen.get(one.id)?.routing_key ?? "–"],
         [t("Payload"), (one) => preview.seen.has(one.id) ? html`<${Payload} of=${preview.seen.get(one.id)} />` : "–"],
       ]} />
-      ${preview.would.length > 0 && mayMove && html`<div class="actions"><${Action} label=${t("Move {n} messages", { n: count(preview.would.length) })}
-        text=${t("They go back together or not at all.")}
+      ${preview.would.length > 0 && mayMove && html`<div class="actions"><${Action} label=${many(preview.would.length, "Move {n} message", "Move {n} messages")}
+        text=${many(preview.would.length, "It goes back, or stays where it is.", "They go back together or not at all.")}
         run=${move} /></div>`}`}</div>`;
 }

@@ -6,7 +6,7 @@ import { change } from "../location.js";
 import { Data, Rows, Time, count } from "../parts.js";
 import { Messages } from "../messages.js";
 import { useMay, useMayAt } from "../rights.js";
-import { t } from "../words.js";
+import { many, t } from "../words.js";
 
 /**
  * [name in the address, title, tags that see it or nothing: all]
@@ -116,7 +116,7 @@ function Followed({ target, columns, vhost }) {
   return html`<div>
     <div class="actions"><button type="button" aria-pressed=${paused} onClick=${() => setPaused(!paused)}>${paused ? t("Go on") : t("Pause")}</button></div>
     <p class="quiet" role="status">${t("{n} so far", { n: count(state.total) })}${state.total > SHOWN_MAX && t(", the last {n} are shown", { n: SHOWN_MAX })}${
-      state.missed > 0 && t(", {n} were too fast and are missing", { n: count(state.missed) })}</p>
+      state.missed > 0 && many(state.missed, ", {n} was too fast and is missing", ", {n} were too fast and are missing")}</p>
     ${state.ended && html`<p class="notice" role="alert">${state.ended}</p>`}
     ${columns
       ? html`<${Rows} label=${t("Events")} rows=${state.rows} empty=${t("Nothing yet.")} columns=${columns} />`

@@ -9,7 +9,7 @@ import { Plot, Range, isLive, samplesQuery } from "../plot.js";
 import { useEntered, useEnters, useMay, useMayAt } from "../rights.js";
 import { Consumers } from "./channels.js";
 import { Messages } from "../messages.js";
-import { t } from "../words.js";
+import { many, t } from "../words.js";
 
 export default function Queues(props) {
   return props.names.length === 2 ? html`<${One} ...${props} />` : html`<${All} ...${props} />`;
@@ -79,7 +79,7 @@ function One({ user, names: [vhost, name], query }) {
       ${mayPublish && isQueue && html`<${Action} label=${t("Publish a message")} run=${(values) => publish(vhost, "amq.default", { ...values, key: name })} fields=${MESSAGE} />`}
       ${mayRead && isOpen && html`<${Action} label=${t("Purge")} danger title=${t("Purge {name}", { name })} text=${t("All messages that are ready are dropped. Nobody gets them back.")}
         run=${() => remove(`${target}/contents`)} confirm=${name} />`}
-      ${(isQueue ? mayDelete && !data.exclusive : data.kind === "session" && enters && user.tags.includes("administrator")) && html`<${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })} text=${t("The queue and its {n} messages are gone.", { n: count(data.messages) })}
+      ${(isQueue ? mayDelete && !data.exclusive : data.kind === "session" && enters && user.tags.includes("administrator")) && html`<${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })} text=${many(data.messages, "The queue and its message are gone.", "The queue and its {n} messages are gone.")}
         run=${() => remove(target)} done=${gone} confirm=${name} />`}</div>
     <${Plot} title=${t("Messages that wait")} of=${data} names=${[["messages_ready", t("Ready")], ["messages_unacknowledged", t("Unacknowledged")]]} />
     <${Plot} title=${t("Messages per second")} of=${moved} rates names=${[["publish", t("In")], ["deliver_get", t("Out")], ["ack", t("Acknowledged")], ["redeliver", t("Given back")]]} />

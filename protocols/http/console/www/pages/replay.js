@@ -3,9 +3,9 @@
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { path, query as asQuery } from "../api.js";
 import { change, link } from "../location.js";
-import { Action, Time, count, duration, post, useLoaded } from "../parts.js";
+import { Action, Time, duration, post, useLoaded } from "../parts.js";
 import { useMay, useMayAt } from "../rights.js";
-import { t } from "../words.js";
+import { many, t } from "../words.js";
 
 /** Steps of the slider, in ms before now: finer where it is nearer. */
 const AGES = [
@@ -87,12 +87,12 @@ export default function Replay({ user, query, vhosts }) {
     ${found.error
       ? html`<p class="notice bad" role="alert">${found.error}</p>`
       : html`<p role="status">${done
-        ? t("{n} messages", { n: count(found.count) })
-        : t("{n} messages so far, {percent} % counted", { n: count(found.count), percent: Math.floor(found.progress * 100) })}</p>`}
+        ? many(found.count, "{n} message", "{n} messages")
+        : many(found.count, "{n} message so far, {percent} % counted", "{n} messages so far, {percent} % counted", { percent: Math.floor(found.progress * 100) })}</p>`}
     ${!found.error && may && html`<div class="actions"><${Action} label=${t("Replay into a new queue")} run=${replay} done=${() => {}}
       text=${done
-        ? t("It gets {n} messages, and nothing more afterwards. Nothing is taken from other queues.", { n: count(found.count) })
-        : t("It gets {n} messages or more, and nothing more afterwards. Nothing is taken from other queues.", { n: count(found.count) })}
+        ? many(found.count, "It gets {n} message, and nothing more afterwards. Nothing is taken from other queues.", "It gets {n} messages, and nothing more afterwards. Nothing is taken from other queues.")
+        : many(found.count, "It gets {n} message or more, and nothing more afterwards. Nothing is taken from other queues.", "It gets {n} messages or more, and nothing more afterwards. Nothing is taken from other queues.")}
       fields=${[{ name: "queue", label: t("Name of the queue"), required: true }]} /></div>`}
   </div>`;
 }

@@ -6,7 +6,7 @@ import { change } from "../location.js";
 import { bytes, count, post } from "../parts.js";
 import { Messages } from "../messages.js";
 import { Message } from "./message.js";
-import { t } from "../words.js";
+import { many, t } from "../words.js";
 
 /** [name in the address and of the input, label, help or nothing] */
 const FIELDS = [
@@ -113,7 +113,7 @@ function Found({ vhost, wanted }) {
     </div>
     <p class="quiet" role="status">${state.over ? t("Done") : runs ? t("Searching") : t("Stopped")}: ${percent} %, ${
       t("{n} found, {size} read", { n: count(state.rows.length), size: bytes(state.scanned) })}${
-      state.damaged > 0 && t(", {n} damaged places passed over", { n: count(state.damaged) })}</p>
+      state.damaged > 0 && many(state.damaged, ", {n} damaged place passed over", ", {n} damaged places passed over")}</p>
     ${state.error && html`<p class="notice bad" role="alert">${state.error}</p>`}
     <${Messages} of=${state.rows} empty=${state.over ? t("Nothing is found.") : t("Nothing is found yet.")} past vhost=${vhost} queue=${wanted.queue} />
   </div>`;

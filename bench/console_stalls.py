@@ -30,8 +30,9 @@ _PLACES = (
     *("/v1/vhosts/%2F/streams", "/api/producers/%2F", "/api/queues/%2F?columns=name,messages"),
 )
 _RULE = {"pattern": "", "definition": {"dead-letter-exchange": "", "dead-letter-routing-key": "queue-000000"}}
+_TO_THEMSELVES = {"pattern": "", "definition": {"dead-letter-exchange": ""}}
 _WITH_RULE = ("/api/dead-letters/%2F?page=1", "/api/queues?page=1&sort=policy")
-"""Asked for when all queues have a dead-letter exchange by a policy."""
+"""Asked for when all queues have a dead-letter exchange by a policy, to one of them or to each itself."""
 Send = Callable[[int, str, str, object], object]
 """Sends a method, a path and a body to the management listener's port."""
 
@@ -76,9 +77,11 @@ def stalls(settings: dict[str, str], queues: int, rounds: int, orders: tuple[str
         gc.set_threshold(50_000, 50, 100)
         management = gateway.listener("management")
         sorted_ = [f"/api/queues?page=3&page_size=100&sort={one}&sort_reverse=true" for one in orders]
-        for path in (*sorted_, *_PLACES, *_WITH_RULE):
-            if path == _WITH_RULE[0]:
-                send(management, "PUT", "/api/policies/%2F/dead", _RULE)
+        without_rule = len(sorted_) + len(_PLACES)
+        rules = {without_rule: _RULE, without_rule + len(_WITH_RULE): _TO_THEMSELVES}
+        for number, path in enumerate((*sorted_, *_PLACES, *_WITH_RULE, _WITH_RULE[0])):
+            if number in rules:
+                send(management, "PUT", "/api/policies/%2F/dead", rules[number])
             send(management, "GET", path, None)
             longest, whole = [], []
             for _ in range(rounds):

@@ -74,6 +74,8 @@ class Policies:
         self._tables = tables
         self._named: dict[PolicyKind, dict[str, Policy]] = {"policy": {}, "operator_policy": {}}
         self._ordered: dict[PolicyKind, list[Policy]] = {"policy": [], "operator_policy": []}
+        self.changes = 0
+        """Grows whenever a policy comes, changes or goes."""
 
     # Questions
 
@@ -139,6 +141,7 @@ class Policies:
         self._order(kind)
 
     def _order(self, kind: PolicyKind) -> None:
+        self.changes += 1
         self._ordered[kind] = sorted(self._named[kind].values(), key=lambda p: (-p.priority, p.name))
 
 

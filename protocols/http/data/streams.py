@@ -68,12 +68,12 @@ class StreamHandlers:
         """All streams that the user may read."""
         vhost, identity = self._access.vhost(request), self._access.identity(request)
         allow = self._access.broker.authorizer.allow
-        of_queues = [(name, entry.queue) for name, entry in vhost.queues.items()]
-        streams = await chosen_in_parts(of_queues, lambda one: isinstance(one[1], Stream))
+        entries = list(vhost.queues.values())
+        streams = await chosen_in_parts(entries, lambda entry: isinstance(entry.queue, Stream))
         found = [
-            (name, queue)
-            for name, queue in streams
-            if isinstance(queue, Stream) and allow(identity, vhost.name, "read", name)
+            (entry.name, entry.queue)
+            for entry in streams
+            if isinstance(entry.queue, Stream) and allow(identity, vhost.name, "read", entry.name)
         ]
         return page(request, "streams", found, lambda _, stream: _stream_shown(stream))
 

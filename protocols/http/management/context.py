@@ -19,6 +19,7 @@ from penstock import __version__
 from penstock.protocols.http.management.history import History
 from penstock.protocols.http.management.plots import Curve
 from penstock.protocols.http.management.rates import Sampler
+from penstock.protocols.http.management.sorted_queues import SortedQueues
 from penstock.protocols.http.server.app import NO_TAG, HttpApp
 from penstock.protocols.http.server.messages import HttpError, Request
 from penstock.protocols.http.shared.traffic import Messages, kept
@@ -166,6 +167,7 @@ class Management:
         self.sampler = Sampler(
             broker, registry, asyncio.get_running_loop().time, History(history_bytes, clock)
         )
+        self.queues = SortedQueues(broker)
         self._owner = _Owner()
 
     @property

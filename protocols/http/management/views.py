@@ -10,7 +10,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
 from penstock.protocols.http.management.context import Management
@@ -35,14 +35,16 @@ from penstock.subscriptions.streams.subscription import Subscription
 if TYPE_CHECKING:
     from penstock.protocols.listening.registry import Live
     from penstock.router.exchanges.entries import Binding
-    from penstock.router.policies.policies import Policy, PolicyKind
+    from penstock.router.policies.policies import Policies, Policy, PolicyKind
     from penstock.router.vhost.vhost import Vhost
 
 __all__ = [
     "MESSAGE_STATS",
+    "BindingRow",
+    "Bound",
     "Item",
+    "binding",
     "bindings_from",
-    "bindings_of",
     "channel",
     "channel_curve",
     "connection",
@@ -50,12 +52,13 @@ __all__ = [
     "consumer",
     "consumers_of",
     "decoded_key",
-    "default_binding",
     "exchange",
     "properties_key",
     "queue",
     "queue_curves",
     "queue_keys",
+    "row_of",
+    "session_bindings",
     "stats",
     "vhost",
     "vhost_lengths",
@@ -114,6 +117,8 @@ def growths(names: Sequence[str], rates: Sequence[float]) -> dict[str, float]:
     }
 
 
+_POLICY_NAMES_MAX: Final = 200_000
+"""Of a vhost; they take some 150 bytes each."""
 _NO_GROWTHS: Final = growths(QUEUE_COUNTERS, (0.0,) * len(QUEUE_COUNTERS))
 
 
@@ -219,9 +224,6 @@ def queue_keys(api: Management) -> dict[str, Callable[[QueueEntry], Any] | Spars
 
         return Sparse(read, 0.0, moved)
 
-    def policy_of(kind: PolicyKind) -> Callable[[QueueEntry], str | None]:
-        return lambda entry: _name_of(_policy(api, kind, entry))
-
     def counter_of(at: int) -> Callable[[QueueEntry], int]:
         return lambda entry: last(entry)[at]
 
@@ -236,8 +238,8 @@ def queue_keys(api: Management) -> dict[str, Callable[[QueueEntry], Any] | Spars
         "type": lambda entry: queue_type(entry) if entry.kind == "queue" else "classic",
         "state": lambda entry: "running",
         "exclusive": lambda entry: entry.owner is not None or entry.kind == "session",
-        "policy": policy_of("policy"),
-        "operator_policy": policy_of("operator_policy"),
+        "policy": _PolicyNames(api, "policy"),
+        "operator_policy": _PolicyNames(api, "operator_policy"),
         # RabbitMQ's page sorts by these, too; here no queue has them.
         **dict.fromkeys(("memory", "message_bytes", "head_message_timestamp"), lambda entry: None),
     }
@@ -300,6 +302,36 @@ def _name_of(policy: Policy | None) -> str | None:
     return None if policy is None else policy.name
 
 
+class _PolicyNames:
+    """The name of the policy that a queue has, for the order of very many queues.
+
+    It is remembered until a policy changes: to search a pattern in a name takes some microseconds.
+    """
+
+    def __init__(self, api: Management, kind: PolicyKind) -> None:
+        self._api = api
+        self._kind: PolicyKind = kind
+        self._known: dict[str, tuple[Policies, int, dict[tuple[str, str], str | None]]] = {}
+        """By vhost: its policies, how often they had changed, and names by name and type of a queue."""
+
+    def __call__(self, entry: QueueEntry) -> str | None:
+        vhost = self._api.broker.vhosts.get(entry.queue.vhost)
+        if vhost is None or not vhost.policies.any(self._kind):
+            self._known.pop(entry.queue.vhost, None)
+            return None
+        policies = vhost.policies
+        known = self._known.get(vhost.name)
+        if known is None or known[0] is not policies or known[1] != policies.changes:
+            known = self._known[vhost.name] = policies, policies.changes, {}
+        names = known[2]
+        key = entry.listed_name, queue_type(entry)
+        if key not in names:
+            if len(names) >= _POLICY_NAMES_MAX:
+                names.clear()
+            names[key] = _name_of(policies.of(self._kind, *key))
+        return names[key]
+
+
 # Exchanges and bindings
 
 
@@ -331,62 +363,67 @@ def decoded_key(key: str) -> str:
     return unquote_plus(key)
 
 
-def binding(found: Binding, vhost_name: str) -> Item:
-    """A binding from an exchange."""
-    destination = found.destination
-    is_exchange = isinstance(destination, Exchange)
-    name = destination.name if isinstance(destination, Exchange) else destination.listed_name
-    return _binding(
-        found.source.name,
-        vhost_name,
-        name,
-        "exchange" if is_exchange else "queue",
-        found.key,
-        found.arguments,
-    )
+class BindingRow(NamedTuple):
+    """A binding of an exchange that has a name, as lists have it before they show it."""
+
+    vhost: str
+    source: str
+    destination: str
+    kind: str
+    """"queue" or "exchange"."""
+    key: str
+    arguments: Mapping[str, object]
+
+    @classmethod
+    def of(cls, found: Binding, vhost_name: str) -> BindingRow:
+        """That of a binding."""
+        destination = found.destination
+        if isinstance(destination, Exchange):
+            kind, name = "exchange", destination.name
+        else:
+            kind, name = "queue", destination.listed_name
+        return cls(vhost_name, found.source.name, name, kind, found.key, found.arguments)
 
 
-def default_binding(entry: QueueEntry) -> Item:
-    """The binding that every queue has to the default exchange."""
-    return _binding("", entry.queue.vhost, entry.name, "queue", entry.name, {})
+Bound = BindingRow | QueueEntry
+"""A binding in a list; a queue stands for the one that it has to the default exchange."""
 
 
-def _binding(
-    source: str, vhost_name: str, destination: str, kind: str, key: str, arguments: Mapping[str, object]
-) -> Item:
+def row_of(bound: Bound) -> BindingRow:
+    """The ends, the key and the arguments of a binding."""
+    if isinstance(bound, BindingRow):
+        return bound
+    return BindingRow(bound.queue.vhost, "", bound.name, "queue", bound.name, {})
+
+
+def binding(bound: Bound) -> Item:
+    """A binding."""
+    row = row_of(bound)
     return {
-        "source": source,
-        "vhost": vhost_name,
-        "destination": destination,
-        "destination_type": kind,
-        "routing_key": key,
-        "arguments": arguments,
-        "properties_key": properties_key(key, arguments),
+        "source": row.source,
+        "vhost": row.vhost,
+        "destination": row.destination,
+        "destination_type": row.kind,
+        "routing_key": row.key,
+        "arguments": row.arguments,
+        "properties_key": properties_key(row.key, row.arguments),
     }
 
 
-def bindings_of(found: Vhost) -> Iterator[Item]:
-    """All bindings of a vhost, those of the default exchange included. It may change meanwhile."""
-    for source in list(found.exchanges.values()):
-        yield from bindings_from(source, found)
-
-
-def bindings_from(source: Exchange, vhost: Vhost) -> Iterator[Item]:
-    """The bindings of an exchange, those of MQTT sessions included. They may change meanwhile."""
-    if source.name == "":
-        yield from map(default_binding, list(vhost.queues.values()))
+def bindings_from(source: Exchange, vhost: Vhost) -> Iterator[BindingRow]:
+    """The bindings of an exchange that has a name, with those of MQTT sessions. They may change meanwhile."""
     for one in list(source.bindings.values()):
-        yield binding(one, vhost.name)
+        yield BindingRow.of(one, vhost.name)
     if source is vhost.mqtt_exchange:
         for session in list(vhost.sessions.entries.values()):
             yield from session_bindings(session, vhost)
 
 
-def session_bindings(session: QueueEntry, vhost: Vhost) -> list[Item]:
+def session_bindings(session: QueueEntry, vhost: Vhost) -> list[BindingRow]:
     """The filters of an MQTT session as bindings."""
     source, name = vhost.mqtt_exchange.name, session.listed_name
     topics = vhost.sessions.topics(session.name)
-    return [_binding(source, vhost.name, name, "queue", topic, {}) for topic in topics]
+    return [BindingRow(vhost.name, source, name, "queue", topic, {}) for topic in topics]
 
 
 # Connections, channels, consumers

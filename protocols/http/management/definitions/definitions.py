@@ -168,7 +168,7 @@ class _Definitions:
             for binding in source.bindings.values():
                 if not binding.row or getattr(binding.destination, "kind", "exchange") == "share":
                     continue
-                shown = views.binding(binding, vhost.name)
+                shown = views.binding(views.BindingRow.of(binding, vhost.name))
                 del shown["properties_key"], shown["vhost"]
                 bindings.append(shown)
         policies = []

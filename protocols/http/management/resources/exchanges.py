@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -11,7 +11,7 @@ from penstock.protocols.http.management import views
 from penstock.protocols.http.management.bodies import ARGUMENTS, Body, Flag, Table, Text
 from penstock.protocols.http.management.context import Management, absent
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
-from penstock.protocols.http.shared.lists import gathered, one_of, reply_list
+from penstock.protocols.http.shared.lists import gathered, one_of, reply_list, sorted_in_parts
 from penstock.protocols.http.shared.readers_of_feeds import kind_of, readers_of
 from penstock.router.exchanges.exchanges import DELAYED_TYPE, TYPES, Exchange
 from penstock.router.names import join_key_block
@@ -62,6 +62,20 @@ def add(api: Management) -> None:
 def exchange_name(name: str) -> str:
     """The name in a path: the default exchange has none of its own."""
     return "" if name == _DEFAULT else name
+
+
+def _place(bound: views.Bound) -> tuple[str, str, str, str]:
+    """The place of a binding in a list."""
+    row = views.row_of(bound)
+    return row.vhost, row.source, row.destination, views.properties_key(row.key, row.arguments)
+
+
+_KEYS: Final[Mapping[str, Callable[[views.Bound], Any]]] = {
+    "source": lambda bound: views.row_of(bound).source,
+    "destination": lambda bound: views.row_of(bound).destination,
+    "destination_type": lambda bound: views.row_of(bound).kind,
+    "routing_key": lambda bound: views.row_of(bound).key,
+}
 
 
 class _Exchanges:
@@ -136,25 +150,31 @@ class _Exchanges:
 
     async def from_it(self, request: Request) -> Response:
         vhost, found = self._exchange(request)
-        return await self._reply(request, await gathered(views.bindings_from(found, vhost)))
+        return await self._reply(request, await self._from(vhost, found))
 
     async def to_it(self, request: Request) -> Response:
         vhost, found = self._exchange(request)
-        return await self._reply(request, [views.binding(binding, vhost.name) for binding in found.incoming])
+        rows = [views.BindingRow.of(binding, vhost.name) for binding in found.incoming]
+        return await self._reply(request, await sorted_in_parts(rows, _place))
 
     async def bindings(self, request: Request) -> Response:
-        shown = chain.from_iterable(map(views.bindings_of, self._api.vhosts(request)))
-        return await self._reply(request, await gathered(shown))
+        rows: list[views.Bound] = []
+        for vhost in self._api.vhosts(request):
+            for _, source in sorted(vhost.exchanges.items()):
+                rows += await self._from(vhost, source)
+        return await self._reply(request, rows)
 
-    async def _reply(self, request: Request, shown: list[dict[str, Any]]) -> Response:
-        return await reply_list(
-            request,
-            shown,
-            lambda item: item,
-            lambda item: (item["vhost"], item["source"], item["destination"], item["properties_key"]),
-        )
+    async def _from(self, vhost: Vhost, source: Exchange) -> Sequence[views.Bound]:
+        """The bindings of an exchange, by `_place`; a queue stands for that to the default one."""
+        if source.name == "":
+            return await self._api.queues.bound_to_default(vhost)
+        return await sorted_in_parts(await gathered(views.bindings_from(source, vhost)), _place)
 
-    def _between(self, request: Request, kind: str) -> list[dict[str, Any]]:
+    async def _reply(self, request: Request, rows: Sequence[views.Bound]) -> Response:
+        """The list of these rows, which are sorted by `_place`."""
+        return await reply_list(request, rows, views.binding, _place, is_sorted=True, keys=_KEYS)
+
+    def _between(self, request: Request, kind: str) -> list[views.Bound]:
         vhost, source = self._exchange(request, "source")
         name = request.names["destination"]
         ends = vhost.queues if kind == "queue" else vhost.exchanges
@@ -162,9 +182,9 @@ class _Exchanges:
             raise absent()
         if source.name == "":
             entry = vhost.queues.get(name)
-            return [views.default_binding(entry)] if entry is not None and kind == "queue" else []
-        shown = views.bindings_from(source, vhost)
-        return [b for b in shown if b["destination"] == name and b["destination_type"] == kind]
+            return [entry] if entry is not None and kind == "queue" else []
+        rows = views.bindings_from(source, vhost)
+        return sorted((row for row in rows if (row.destination, row.kind) == (name, kind)), key=_place)
 
     async def between_q(self, request: Request) -> Response:
         return await self._reply(request, self._between(request, "queue"))
@@ -174,9 +194,12 @@ class _Exchanges:
 
     def _one(self, request: Request, kind: str) -> dict[str, Any]:
         props = request.names["props"]
-        for shown in self._between(request, kind):
-            # The key in a path was decoded once, as every name is.
-            if views.decoded_key(shown["properties_key"]) == props or shown["properties_key"] == props:
+        found = {shown["properties_key"]: shown for shown in map(views.binding, self._between(request, kind))}
+        if props in found:
+            return found[props]
+        for key, shown in found.items():
+            # A client may have sent the key as it is: in a path it was decoded once, as every name is.
+            if views.decoded_key(key) == props:
                 return shown
         raise absent()
 

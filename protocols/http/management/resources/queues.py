@@ -9,9 +9,10 @@ from penstock.protocols.http.management import views
 from penstock.protocols.http.management.bodies import ARGUMENTS, Body, Choice, Flag
 from penstock.protocols.http.management.context import Management, absent
 from penstock.protocols.http.management.plots import add_samples
+from penstock.protocols.http.management.sorted_queues import name_of_queue
 from penstock.protocols.http.server.messages import Request, Response
 from penstock.protocols.http.shared.lag import heads_known
-from penstock.protocols.http.shared.lists import chosen_in_parts, one_of, reply_list, sorted_in_parts
+from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.router.errors import InUse, NotEmpty
 from penstock.router.exchanges.entries import session_of
 
@@ -47,34 +48,20 @@ class _Queues:
     def __init__(self, api: Management) -> None:
         self._api = api
         self._keys = views.queue_keys(api)
-        self._order: tuple[tuple[object, ...], list[QueueEntry]] = (), []
 
     async def index(self, request: Request) -> Response:
-        api, entries = self._api, await self._sorted(request)
-        for vhost in api.vhosts(request):
+        api, vhosts = self._api, self._api.vhosts(request)
+        entries = await api.queues.of(vhosts)
+        for vhost in vhosts:
             await heads_known(api.broker.log, [entry.queue for entry in vhost.subscriptions.entries.values()])
         return await reply_list(
             request,
             entries,
             lambda entry: views.queue(api, entry),
-            _name_of,
+            name_of_queue,
             is_sorted=True,
             keys=self._keys,
         )
-
-    async def _sorted(self, request: Request) -> list[QueueEntry]:
-        """The queues that the user may see, by name. They are sorted anew when a queue came or went."""
-        queues, vhosts = self._api.broker.queues, self._api.vhosts(request)
-        state = (queues.created, queues.deleted, *(vhost.name for vhost in vhosts))
-        before, entries = self._order
-        if before != state:
-            entries = await sorted_in_parts(
-                [entry for vhost in vhosts for entry in vhost.entries()], _name_of
-            )
-            self._order = state, entries
-        if any(len(vhost.sessions) for vhost in vhosts):
-            return await chosen_in_parts(entries, lambda entry: entry.is_listed)
-        return entries
 
     def _entry(self, request: Request) -> QueueEntry:
         entry = self._api.vhost(request).listed(request.names["name"])
@@ -156,10 +143,11 @@ class _Queues:
 
     async def bindings(self, request: Request) -> Response:
         entry, vhost = self._entry(request), self._api.vhost(request)
-        shown = [views.default_binding(entry)] if entry.kind == "queue" else []
-        shown += [views.binding(binding, vhost.name) for binding in entry.bindings]
+        rows: list[views.Bound] = [entry] if entry.kind == "queue" else []
+        rows += [views.BindingRow.of(binding, vhost.name) for binding in entry.bindings]
         if entry.kind == "session":
-            shown += views.session_bindings(entry, vhost)
+            rows += views.session_bindings(entry, vhost)
+        shown = [views.binding(row) for row in rows]
         return await reply_list(
             request, shown, lambda item: item, lambda item: (item["source"], item["properties_key"])
         )
@@ -175,7 +163,3 @@ class _Queues:
         """Spreading leaders over nodes: one node has nothing to spread."""
         self._api.require(request)
         return Response(204)
-
-
-def _name_of(entry: QueueEntry) -> tuple[str, str]:
-    return entry.queue.vhost, entry.listed_name

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from penstock.protocols.links.amqp.header import encoded
 from penstock.protocols.links.amqp.parameters import (
     SCHEMAS,
     Check,
@@ -31,6 +32,7 @@ __all__ = [
     "NATIVE_TERMS",
     "shovel_schemas",
     "terms_of",
+    "whole",
 ]
 
 AMQP: Final = "amqp091"
@@ -38,23 +40,21 @@ AMQP10: Final = "amqp10"
 NATIVE: Final = "penstock"
 """The native protocol, as `src-protocol` and `dest-protocol`; the others are RabbitMQ's."""
 ACK_MODES: Final = ("on-confirm", "on-publish", "no-ack")
-_PROPERTIES: Final = {
-    "content_type": str,
-    "content_encoding": str,
-    "headers": dict,
-    "delivery_mode": int,
-    "priority": int,
-    "correlation_id": str,
-    "reply_to": str,
-    "expiration": str,
-    "message_id": str,
-    "timestamp": int,
-    "type": str,
-    "user_id": str,
-    "app_id": str,
-    "cluster_id": str,
+_TEXTS: Final = (
+    *("content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id"),
+    *("type", "user_id", "app_id", "cluster_id"),
+)
+_INTEGERS: Final = {"delivery_mode": (1, 2), "priority": (0, 255), "timestamp": (0, 2**63 - 1)}
+"""With their least and greatest values."""
+_PROPERTIES: Final[Mapping[str, dict[str, Any]]] = {
+    **{name: {"type": "string", "maxLength": 255} for name in _TEXTS},
+    **{
+        name: {"type": "integer", "minimum": least, "maximum": most}
+        for name, (least, most) in _INTEGERS.items()
+    },
+    "headers": {"type": "object"},
 }
-"""Properties in `dest-publish-properties`, with their types."""
+"""Properties in `dest-publish-properties`, with their JSON Schemas."""
 _PROPERTIES_10: Final = (
     "message_id",
     "user_id",
@@ -95,12 +95,26 @@ def _properties(value: Any) -> str:
     if problem := table(value):
         return problem
     for name, one in dict(value).items():
-        kind = _PROPERTIES.get(name)
-        if kind is None:
+        if name not in _PROPERTIES:
             return f"has {name}, which is no property"
-        if not isinstance(one, kind) or isinstance(one, bool):
-            return f"has {name}, which should be a {kind.__name__}"
+        if name in _TEXTS and not isinstance(one, str):
+            return f"has {name}, which should be a string"
+        if name == "headers" and not isinstance(one, dict):
+            return f"has {name}, which should be an object"
+        if name in _INTEGERS:
+            least, most = _INTEGERS[name]
+            if not is_whole(one) or not least <= one <= most:
+                return f"has {name}, which should be an integer from {least} to {most}"
+    try:
+        encoded(whole(dict(value)))
+    except ValueError as error:
+        return f"has {error}"
     return ""
+
+
+def whole(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties with 2.0 as 2: RabbitMQ takes it, too, and then fails at each message."""
+    return {name: int(one) if name in _INTEGERS else one for name, one in properties.items()}
 
 
 def _texts(value: Any) -> str:
@@ -208,10 +222,7 @@ _SCHEMAS: Final[Mapping[Check, dict[str, Any]]] = {
     _after_count: {"anyOf": [{"const": "never"}, _COUNT_SCHEMA]},
     _properties: {
         "type": "object",
-        "properties": {
-            name: {"type": {int: "integer", dict: "object", str: "string"}[kind]}
-            for name, kind in _PROPERTIES.items()
-        },
+        "properties": dict(_PROPERTIES),
         "additionalProperties": False,
     },
     _properties_10: {

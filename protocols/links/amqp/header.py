@@ -10,13 +10,12 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import pamqp.frame
 from pamqp import decode, encode
-from pamqp.header import ContentHeader
 
 __all__ = [
     "array_of",
     "element",
+    "encoded",
     "entries",
     "short_string",
     "table_of",
@@ -32,12 +31,25 @@ _CONTENT_TYPE: Final = 1 << 15
 _CONTENT_ENCODING: Final = 1 << 14
 _HEADERS: Final = 1 << 13
 _USER_ID: Final = 1 << 4
-_BEFORE_USER_ID: Final = (
-    *((1 << 12, 1), (1 << 11, 1)),  # delivery-mode, priority
-    *((1 << bit, 0) for bit in (10, 9, 8, 7)),  # correlation-id, reply-to, expiration, message-id
-    *((1 << 6, 8), (1 << 5, 0)),  # timestamp, type
-)
-"""Flag and size in bytes of the properties between the headers and user-id; 0 = a short string."""
+_PROPERTIES: Final[Mapping[str, tuple[int, int]]] = {
+    "content_type": (_CONTENT_TYPE, 0),
+    "content_encoding": (_CONTENT_ENCODING, 0),
+    "headers": (_HEADERS, -4),
+    "delivery_mode": (1 << 12, 1),
+    "priority": (1 << 11, 1),
+    "correlation_id": (1 << 10, 0),
+    "reply_to": (1 << 9, 0),
+    "expiration": (1 << 8, 0),
+    "message_id": (1 << 7, 0),
+    "timestamp": (1 << 6, 8),
+    "type": (1 << 5, 0),
+    "user_id": (_USER_ID, 0),
+    "app_id": (1 << 3, 0),
+    "cluster_id": (1 << 2, 0),
+}
+"""Flag and size in bytes of each, in their order on the wire; 0 = a short string, -4 = its size is a u32."""
+_INTEGERS: Final = {1: ">B", 8: ">Q"}
+"""By size in bytes."""
 _SIZES: Final = {
     **dict.fromkeys(b"tbB", 1),
     **dict.fromkeys(b"sUu", 2),
@@ -132,18 +144,35 @@ def array_of(frame: bytes, name: bytes) -> list[Any]:
 
 def without_user_id(frame: bytes) -> bytes:
     """The frame without the property user-id. Raises ValueError: it is damaged."""
-    (flags,) = struct.unpack_from(">H", frame, _FLAGS_AT)
-    if not flags & _USER_ID:
+    if not struct.unpack_from(">H", frame, _FLAGS_AT)[0] & _USER_ID:
         return frame
-    at = table_of(frame)[1]
+    parts = _parts(frame)
+    del parts[_USER_ID]
+    return _joined(frame, parts)
+
+
+def _parts(frame: bytes) -> dict[int, bytes]:
+    """The bytes of each property by its flag. Raises ValueError: the frame is damaged."""
     try:
-        for flag, size in _BEFORE_USER_ID:
+        (flags,) = struct.unpack_from(">H", frame, _FLAGS_AT)
+        at, found = _FLAGS_AT + 2, {}
+        for flag, size in _PROPERTIES.values():
             if flags & flag:
-                at += size or 1 + frame[at]
-        made = bytearray(frame[:at] + frame[at + 1 + frame[at] :])
-    except IndexError as error:
+                if size < 0:
+                    size = 4 + struct.unpack_from(">I", frame, at)[0]
+                end = at + (size or 1 + frame[at])
+                found[flag] = frame[at:end]
+                at = end
+    except (struct.error, IndexError) as error:
         raise ValueError(f"the header of a message is damaged: {error}") from error
-    struct.pack_into(">H", made, _FLAGS_AT, flags & ~_USER_ID)
+    return found
+
+
+def _joined(frame: bytes, parts: Mapping[int, bytes]) -> bytes:
+    """The frame with these properties instead of its own."""
+    order = [flag for flag, _ in _PROPERTIES.values() if flag in parts]
+    block = b"".join(parts[flag] for flag in order)
+    made = bytearray(frame[:_FLAGS_AT] + struct.pack(">H", sum(order)) + block + frame[-1:])
     struct.pack_into(">I", made, 3, len(made) - 8)
     return bytes(made)
 
@@ -158,10 +187,26 @@ def with_first(frame: bytes, name: bytes, first: bytes) -> bytes:
     return with_entry(frame, name, b"A" + struct.pack(">I", len(elements)) + elements)
 
 
-def with_properties(frame: bytes, properties: Mapping[str, Any]) -> bytes:
-    """The frame with these properties in place of its own; named as AMQP has them, `type` included."""
-    _, channel, header = pamqp.frame.unmarshal(frame)
-    assert isinstance(header, ContentHeader)
-    for name, value in properties.items():
-        setattr(header.properties, "message_type" if name == "type" else name, value)
-    return pamqp.frame.marshal(header, channel)
+def encoded(properties: Mapping[str, Any]) -> dict[int, bytes]:
+    """Properties for `with_properties`, by their names with `_`; a timestamp is in seconds since the epoch.
+
+    Raises:
+        ValueError: one has a value that AMQP cannot carry.
+
+    """
+    return {_PROPERTIES[name][0]: _encoded(name, value) for name, value in properties.items()}
+
+
+def _encoded(name: str, value: Any) -> bytes:
+    size = _PROPERTIES[name][1]
+    try:
+        if size < 0:
+            return bytes(encode.field_table(value))
+        return struct.pack(_INTEGERS[size], value) if size else short_string(value)
+    except (struct.error, TypeError, ValueError) as error:
+        raise ValueError(f"{name} cannot be sent by AMQP: {error}") from error
+
+
+def with_properties(frame: bytes, properties: Mapping[int, bytes]) -> bytes:
+    """The frame with `encoded` properties in place of its own. Raises ValueError: it is damaged."""
+    return _joined(frame, {**_parts(frame), **properties})

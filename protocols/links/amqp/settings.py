@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, cast
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.links.amqp.parameters import listed, mistakes_of
 from penstock.protocols.links.amqp.uri import Uri, parse_uri
-from penstock.protocols.links.terms import AMQP, AMQP10, NATIVE, NATIVE_TERMS, terms_of
+from penstock.protocols.links.terms import AMQP, AMQP10, NATIVE, NATIVE_TERMS, terms_of, whole
 
 __all__ = [
     "AckMode",
@@ -174,7 +174,7 @@ def _destination(value: Mapping[str, Any]) -> Destination:
         queue_arguments=dict(value.get("dest-queue-args", {})),
         forward_headers=value.get("dest-add-forward-headers", value.get("add-forward-headers", False)),
         timestamp_header=value.get("dest-add-timestamp-header", value.get("add-timestamp-header", False)),
-        properties=dict(value.get("dest-properties", {}) if is_10 else properties),
+        properties=dict(value.get("dest-properties", {})) if is_10 else whole(dict(properties)),
         application_properties=dict(value.get("dest-application-properties", {})),
         annotations=dict(value.get("dest-message-annotations", {})),
         predeclared=value.get("dest-predeclared", False),

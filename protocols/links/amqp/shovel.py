@@ -18,6 +18,7 @@ from pamqp import commands
 from penstock.protocols.links.amqp._relay import Relay
 from penstock.protocols.links.amqp.header import (
     element,
+    encoded,
     short_string,
     with_entry,
     with_first,
@@ -237,7 +238,8 @@ class Shovel(Link):
         destination = self.settings.destination
         changes: list[Callable[[bytes], bytes]] = []
         if destination.properties:
-            changes.append(lambda frame: with_properties(frame, destination.properties))
+            properties = encoded(destination.properties)
+            changes.append(lambda frame: with_properties(frame, properties))
         if destination.forward_headers:
             facts = self.facts()
             table = {

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pamqp.frame
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands
@@ -14,6 +15,7 @@ from pamqp.header import ContentHeader
 from penstock.protocols.links.amqp.header import (
     array_of,
     element,
+    encoded,
     entries,
     table_of,
     with_entry,
@@ -66,8 +68,24 @@ def test_a_table_is_put_in_front_of_those_before(
 @given(_HEADERS, _OTHERS)
 def test_properties_are_set(headers: dict[str, Any] | None, more: dict[str, str]) -> None:
     before = header(headers, **more)
-    made = with_properties(before, {"delivery_mode": 2, "type": "t"})
-    assert properties(made) == {**properties(before), "delivery_mode": 2, "message_type": "t"}
+    made = with_properties(before, encoded({"delivery_mode": 2, "type": "t", "timestamp": 5}))
+    wanted = {"delivery_mode": 2, "message_type": "t", "timestamp": datetime.fromtimestamp(5, UTC)}
+    assert properties(made) == {**properties(before), **wanted}
+    assert raw(made) == raw(before)
+
+
+def test_headers_that_are_set_replace_all() -> None:
+    before = header({"a": 1}, app_id="me")
+    made = with_properties(before, encoded({"headers": {"b": [1, "x"]}}))
+    assert properties(made) == {**properties(before), "headers": {"b": [1, "x"]}}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("headers", {"a": 2**70}), ("type", "ö" * 128), ("priority", 256)]
+)
+def test_a_property_that_cannot_be_sent_is_named(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name} cannot be sent by AMQP"):
+        encoded({name: value})
 
 
 @given(

@@ -37,7 +37,7 @@ def test_all_names() -> None:
             "dest-exchange": "",
             "dest-exchange-key": "to",
             "dest-add-forward-headers": True,
-            "dest-publish-properties": {"delivery_mode": 2},
+            "dest-publish-properties": {"delivery_mode": 2.0},
             "ack-mode": "no-ack",
             "reconnect-delay": 0,
         }
@@ -46,7 +46,9 @@ def test_all_names() -> None:
     assert (made.source.queue, made.source.exchange, made.source.key) == (None, "e", "k")
     assert (made.source.prefetch, made.source.delete_after) == (7, 9)
     assert (made.destination.exchange, made.destination.key) == ("", "to")
-    assert made.destination.forward_headers and made.destination.properties == {"delivery_mode": 2}
+    assert made.destination.forward_headers
+    # As RabbitMQ takes it; but there the message then has no valid header.
+    assert repr(made.destination.properties) == "{'delivery_mode': 2}"
     assert (made.ack_mode, made.reconnect_delay_s) == ("no-ack", 0.0)
     assert local_vhosts(made) == {"/", "v"}
 
@@ -87,6 +89,9 @@ def test_terms_of_amqp_10() -> None:
         ({"reconnect-delay": True}, "reconnect-delay should be a number"),
         ({"dest-add-forward-headers": 1}, "dest-add-forward-headers should be boolean"),
         ({"dest-publish-properties": {"color": 1}}, "has color, which is no property"),
+        ({"dest-publish-properties": {"priority": 256}}, "should be an integer from 0 to 255"),
+        ({"dest-publish-properties": {"type": "ö" * 128}}, "has type cannot be sent by AMQP"),
+        ({"dest-publish-properties": {"headers": {"a": 2**70}}}, "has headers cannot be sent by AMQP"),
         ({"src-key": "k"}, 'Unrecognised terms [src-key] in <<"shovel">>'),
         ({"dest-uri": "amqp://u:******@h"}, "dest-uri has a password that was hidden"),
     ],
@@ -147,7 +152,18 @@ _VALUES: dict[str, Sequence[Any]] = {
     "ack-mode": ["no-ack", "often"],
     "reconnect-delay": [0, 5.5, -1],
     "dest-add-forward-headers": [True, 1],
-    "dest-publish-properties": [{"type": "t"}, {"type": 1}, {"none": 1}],
+    "dest-publish-properties": [
+        *(
+            {"type": "t"},
+            {"type": 1},
+            {"type": "t" * 256},
+            {"none": 1},
+            {"headers": {"a": 1}},
+            {"headers": 1},
+        ),
+        *({"delivery_mode": one} for one in (2, 2.0, 2.5, True, 3)),
+        *({"priority": 256}, {"timestamp": 5}, {"timestamp": -1}),
+    ],
     **dict.fromkeys(("src-address", "dest-address"), ("/queues/a", 1)),
     "dest-properties": [{"subject": "ö"}, {"subject": 1}, {"color": "c"}, {"content_type": "ö"}],
     "dest-application-properties": [{"a": "b"}, {"a": 1}],

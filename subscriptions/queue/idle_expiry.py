@@ -39,7 +39,8 @@ class IdleExpiry:
     def __init__(self, tick: Tick, on_unused: Callable[[Queue], None]) -> None:
         self._tick = tick
         self._on_unused = on_unused
-        self._leases: dict[Queue, _Lease] = {}
+        self.leases: dict[Queue, _Lease] = {}
+        """Of the queues that expire."""
         self._heap: list[tuple[float, int, _Lease]] = []
         self._count = 0
         self._timer: Any = None
@@ -47,18 +48,18 @@ class IdleExpiry:
 
     def lease(self, queue: Queue, length_ms: int | None) -> None:
         """Delete it when nobody used it for so long from now on; None: keep it."""
-        known = self._leases.get(queue)
+        known = self.leases.get(queue)
         if length_ms is None:
             if known is not None:
-                del self._leases[queue]
+                del self.leases[queue]
             return
         if known is None or known.length_s != length_ms / 1000:
-            lease = self._leases[queue] = _Lease(queue, length_ms / 1000, self._tick.time())
+            lease = self.leases[queue] = _Lease(queue, length_ms / 1000, self._tick.time())
             self._wait(lease)
 
     def used(self, queue: Queue) -> None:
         """It was used, or its last consumer has left."""
-        lease = self._leases.get(queue)
+        lease = self.leases.get(queue)
         if lease is not None:
             lease.used_s = self._tick.time()
             if not lease.waits:
@@ -86,14 +87,14 @@ class IdleExpiry:
             lease = heapq.heappop(self._heap)[2]
             lease.waits = False
             queue = lease.queue
-            if self._leases.get(queue) is not lease or queue.consumer_count:
+            if self.leases.get(queue) is not lease or queue.consumer_count:
                 continue
             if lease.used_s + lease.length_s > now:
                 self._wait(lease)
                 continue
             what = f"{queue!r} could not be deleted, though nobody uses it; it is tried again later"
             if guarded(_LOG, what, self._on_unused, queue):
-                self._leases.pop(queue, None)
+                self.leases.pop(queue, None)
             else:
                 lease.used_s = now
                 if not lease.waits:

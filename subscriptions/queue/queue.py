@@ -18,21 +18,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.subscriptions.cursor._cursor import Cursor
-from penstock.subscriptions.cursor._events import attached, delivered
-from penstock.subscriptions.dispatch.consumers import Consumers
-from penstock.subscriptions.dispatch.strategies import PUMPS, Kind, Pause
-from penstock.subscriptions.errors import ConsumerRefused, QueueGone
+from penstock.subscriptions.cursor._events import delivered
+from penstock.subscriptions.dispatch.strategies import Kind, Pause
+from penstock.subscriptions.queue._served_queue import ServedQueue
 from penstock.subscriptions.queue.limits import NO_RULES, Limits, Rules
-from penstock.subscriptions.tick._fast_path import Served
 
 if TYPE_CHECKING:
     from penstock.log_core.feeds._feed import Feed
-    from penstock.log_core.log import Log
     from penstock.log_core.maintenance._seal import Needs
+    from penstock.subscriptions.dispatch._consumers import Consumers
     from penstock.subscriptions.dispatch.consumer import QueueConsumer
     from penstock.subscriptions.queue.emptiness import EmptinessChecks
     from penstock.subscriptions.queues import Queues
-    from penstock.subscriptions.tick.tick import Pumped, Tick
+    from penstock.subscriptions.tick.tick import Pumped
 
 __all__ = ["RUNS_PROMISED", "Getter", "Queue"]
 
@@ -46,41 +44,28 @@ RUNS_MAX: Final = 1000
 RUNS_PROMISED: Final = 1 << 20
 """The same where that was promised not to be, and at a clean stop."""
 
-_ONE_BY_ONE: Final = frozenset({Kind.SHARED, Kind.RANDOM, Kind.EXCLUSIVE, Kind.SINGLE, Kind.PREFERRED})
-"""Kinds that give everything to a consumer that is the only one."""
-
 NO_LIMIT: Final = 65_536
 """Of deliveries, as a cursor has it."""
 
 _NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
-class Queue(Served):
+class Queue(ServedQueue):
     """One queue. Made by `Queues.create` or `Queues.restore`."""
 
     __slots__ = (
         "_awaiting",
-        "_consumers",
         "_promises",
-        "_queues",
-        "_sole",
-        "_watching",
         "arguments",
-        "auto_delete",
-        "cursor",
         "data",
-        "deleted",
         "dropped",
         "got",
         "inherited",
-        "kind",
         "looks",
-        "name",
         "owner",
         "purged",
         "qid",
         "unasked_got",
-        "vhost",
     )
 
     def __init__(
@@ -104,13 +89,11 @@ class Queue(Served):
         self.owner = owner
         """The connection that alone may use it, or None."""
         self.auto_delete = auto_delete
-        """Deleted (by the router) when its last consumer leaves."""
         self.arguments: Mapping[str, Any] = arguments or _NO_ARGUMENTS
         self.data: Any = None
         """Of whoever made the queue (the router, a session); None once it is deleted."""
         self.looks: EmptinessChecks | None = None
         """The receivers that look whether it has anything; of `looking`."""
-        self.deleted = False
         self.got = 0
         """Of these, to getters."""
         self.unasked_got = 0
@@ -122,13 +105,9 @@ class Queue(Served):
         self.inherited = 0
         """Messages it had when its statistics began: they are not counted as published."""
         self._queues = queues
-        self._consumers: Consumers | None = None
-        self._sole = False
-        self._watching: set[Feed] | None = None
         self._awaiting = False
         self._promises = False
         self.cursor = Cursor(queues.log)
-        """The messages that are ready, out and done."""
         self.cursor.queue = self
         self.cursor.dirty_queues = queues.dirty_queues
         if priority_max:
@@ -142,16 +121,6 @@ class Queue(Served):
     def durable(self) -> bool:
         """Whether it is there after a restart."""
         return self.qid != 0
-
-    @property
-    def log(self) -> Log:
-        """The feed of its messages."""
-        return self._queues.log
-
-    @property
-    def tick(self) -> Tick:
-        """By whose turns it is served."""
-        return self._queues.tick
 
     def apply(self, rules: Rules) -> None:
         """Live by these rules from now on, instead of those before; no message is lost by that."""
@@ -187,10 +156,6 @@ class Queue(Served):
     def mark_dirty(self) -> None:
         """Part of its cursor: the state record is out of date."""
         self._queues.mark_dirty(self)
-
-    def used(self) -> None:
-        """Somebody needs it: a queue that expires begins to wait anew."""
-        self._queues.idle.used(self)
 
     # Memberships
 
@@ -255,16 +220,6 @@ class Queue(Served):
         return list(self._consumers) if self._consumers is not None else []
 
     @property
-    def active(self) -> QueueConsumer | None:
-        """The consumer that gets everything: a single active one, or the only one; None: there is none."""
-        return self._consumers.active if self._consumers is not None else None
-
-    @property
-    def consumer_count(self) -> int:
-        """Attached consumers."""
-        return self._consumers.count if self._consumers is not None else 0
-
-    @property
     def consumer_set(self) -> Consumers:
         """The attached consumers, of which there is one at least."""
         assert self._consumers is not None
@@ -274,72 +229,6 @@ class Queue(Served):
     def is_sole(self) -> bool:
         """Whether its consumer lets no other one in."""
         return self._sole
-
-    def attach(self, consumer: QueueConsumer, *, exclusive: bool = False) -> None:
-        """Serve `consumer` from the next turn on.
-
-        Raises:
-            ConsumerRefused: another one consumes exclusively, or this one wants to while others consume.
-            QueueGone: the queue was deleted.
-
-        """
-        if self.deleted:
-            raise QueueGone(f"queue {self.name!r} in vhost {self.vhost!r} was deleted")
-        single = self.kind is Kind.SINGLE or self.kind is Kind.PREFERRED
-        if single and exclusive:
-            raise ConsumerRefused(
-                f"queue {self.name!r} in vhost {self.vhost!r} has a single active consumer",
-                remedy="do not consume exclusively",
-            )
-        if self._consumers is None:
-            # A single active one that is there stays so; SINGLE knows no priorities.
-            self._consumers = Consumers(ranked=self.kind is not Kind.SINGLE)
-        elif self._sole or exclusive or self.kind is Kind.EXCLUSIVE:
-            raise ConsumerRefused(
-                f"queue {self.name!r} in vhost {self.vhost!r} "
-                + ("has an exclusive consumer" if self._sole else "has other consumers"),
-                remedy="cancel the other consumer first",
-            )
-        self._sole = exclusive or self.kind is Kind.EXCLUSIVE
-        self._consumers.add(consumer)
-        self.cursor.touch()
-        self._find_fast_path()
-        attached("subscribe", self, consumer)
-        self.wake()
-
-    def detach(self, consumer: QueueConsumer, *, requeue: bool = False) -> None:
-        """Serve `consumer` no more. A consumer that is not attached is ignored.
-
-        Its messages stay out: its owner requeues it, or settles it later. `requeue` gives back everything
-        that is out, for a queue with one consumer.
-        """
-        if self._consumers is None or not self._consumers.remove(consumer):
-            return
-        self.cursor.touch()
-        self._find_fast_path()
-        attached("unsubscribe", self, consumer)
-        if requeue:
-            self.cursor.requeue_all()
-        if self._consumers:
-            self.wake()
-            return
-        self._consumers = None
-        self._sole = False
-        self._unwatch()
-        self.cursor.idle()
-        self.cursor.awaited = False
-        self.used()
-        if self._limits is not None:
-            self.wake()
-        if self.auto_delete and not self.deleted:
-            self._queues.unneeded(self)
-
-    def _find_fast_path(self) -> None:
-        """A consumer that is the only one may have a fast path."""
-        found = self._consumers
-        alone = found.active if found is not None and found.count == 1 and self.kind in _ONE_BY_ONE else None
-        way = getattr(alone, "way", None)
-        self.fast_path = None if way is None else way(alone, self)
 
     def consumer_failed(self, consumer: QueueConsumer, first: int, step: int) -> None:
         """It raised while it encoded its slice of the last take: let go of it. Called in an except clause."""
@@ -351,30 +240,9 @@ class Queue(Served):
 
     # Serving
 
-    def wake(self) -> None:
-        """There may be something to hand out: stand on the ready list. Cheap and idempotent."""
-        if not self.cursor.scheduled and (self._consumers or self._getters or self._limits is not None):
-            self.cursor.scheduled = True
-            self._queues.tick.ready(self)
-
-    def credit_gained(self, consumer: QueueConsumer | None = None) -> None:
-        """A consumer has credit again; called once per read or flush. None: it is not known which one."""
-        if self._consumers is not None:
-            self._consumers.rouse(consumer)
-        self.wake()
-
     def pump_behind(self, other: Pumped) -> None:
         """Have `other` pumped once, behind this queue where that is woken already."""
         self._queues.tick.ready(other)
-
-    def fed(self, feed: Feed) -> None:
-        """The tick says that `feed`, where this queue waited, got entries that are written."""
-        self.waits = False
-        if self._watching is not None:
-            self._watching.discard(feed)
-        if not self.cursor.scheduled and (self._consumers or self._getters or self._limits is not None):
-            self.cursor.scheduled = True
-            self._queues.tick.ready(self)
 
     def pump_now(self) -> None:
         """Hand out before the next turn, if messages are handed out at all now."""
@@ -383,76 +251,9 @@ class Queue(Served):
         else:
             self.pump()
 
-    def pump(self) -> None:
-        """Hand out, up to this turn's share. Called by the tick."""
-        self.cursor.scheduled = False
-        if self._loading or self.deleted:
-            return
-        if self._limits is None:
-            self._hand_out()
-        elif self._limits.before():
-            self._hand_out()
-            if not (self._loading or self.deleted or self.cursor.scheduled):
-                self._limits.after()
-
-    def _hand_out(self) -> None:
-        if self._consumers and not self._serve_consumers():
-            return
-        if self._getters:
-            self._serve_getters()
-
-    def _serve_consumers(self) -> bool:
-        """Hand out to the consumers; False: they take more in the next turn, before any getter."""
-        cursor = self.cursor
-        options = self._queues.options
-        if cursor.outstanding >= options.outstanding_max:
-            cursor.wake_below = options.outstanding_max // 2 + 1
-            cursor.awaited = False
-            return True
-        pause = PUMPS[self.kind](self, options.pump_messages)
-        if pause is Pause.MORE:
-            self.wake()
-        elif pause is Pause.CAUGHT_UP:
-            self.caught_up()
-            cursor.awaited = True
-        else:
-            cursor.awaited = False
-        return pause is not Pause.MORE and not self._loading
-
     def share_out(self, budget: int) -> Pause:
         """Hand out, for kinds that only subscriptions have."""
         raise NotImplementedError
-
-    def caught_up(self) -> bool:
-        """The last take found less than was wanted: go on when there is more. True: there is nothing yet."""
-        cursor = self.cursor
-        if cursor.more:
-            self.wake()
-            return False
-        if self.load():
-            return False
-        self.watch()
-        if cursor.unwritten:
-            self._await_write()
-        return not cursor.unwritten
-
-    def watch(self) -> None:
-        """Wait at the feeds: caught up, and somebody is hungry."""
-        watching = self._watching
-        if watching is None:
-            watching = self._watching = set()
-        for feed in self.cursor.feeds:
-            if feed not in watching:
-                watching.add(feed)
-                feed.waiters[self] = None
-        self.waits = True
-
-    def _unwatch(self) -> None:
-        self.waits = False
-        if self._watching:
-            for feed in self._watching:
-                feed.waiters.pop(self, None)
-        self._watching = None
 
     def load(self, position: int = 0) -> bool:
         """Ask for a position, or what the last take missed in memory; False when it missed nothing.

@@ -1,3 +1,4 @@
+# cython: auto_pickle=False, nonecheck=True
 """The consumers of one queue: their priority, whether they may have credit, and whose turn it is.
 
 A queue may have tens of thousands of consumers. So no operation visits all of them: not joining, not
@@ -10,66 +11,48 @@ are in
 A single consumer is in neither, and costs this object only.
 """
 
-from __future__ import annotations
-
 import bisect
 import random
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from penstock.subscriptions.dispatch.consumer import QueueConsumer
-
-__all__ = ["Consumers", "Turn"]
-
-_Row = OrderedDict["QueueConsumer", None]
 
 
-class Turn:
-    """Consumers with credit, all of one priority, that have their turn together."""
-
-    __slots__ = ("_ring", "consumers", "least", "whole")
-
-    def __init__(self, ring: _Row, consumers: list[QueueConsumer], least: int, whole: bool) -> None:
+cdef class Turn:
+    def __init__(self, ring not None, list consumers not None, least, bint whole):
         self._ring = ring
         self.whole = whole
-        """Nobody else of their priority has credit."""
         self.consumers = consumers
         self.least = least
-        """Each has credit for so many messages."""
 
-    def ended(self, n: int) -> None:
-        """They are about to get `n` messages, one after the other: who comes then is first the next time."""
+    def ended(self, Py_ssize_t n):
         given = n % len(self.consumers) if self.whole else n
         for consumer in reversed(self.consumers[given:]):
             self._ring.move_to_end(consumer, last=False)
 
 
-class _Lot:
+class Lot:
     """Consumers to draw from: one is found by its number, and goes by having the last one take its place."""
 
     __slots__ = ("_at", "consumers")
 
-    def __init__(self, consumers: Iterable[QueueConsumer]) -> None:
+    def __init__(self, consumers):
         self.consumers = [*consumers]
         self._at = {consumer: at for at, consumer in enumerate(self.consumers)}
 
-    def add(self, consumer: QueueConsumer) -> None:
+    def add(self, consumer):
         self._at[consumer] = len(self.consumers)
         self.consumers.append(consumer)
 
-    def remove(self, consumer: QueueConsumer) -> None:
+    def remove(self, consumer):
         self.swap(self._at[consumer], len(self.consumers) - 1)
         self.consumers.pop()
         del self._at[consumer]
 
-    def swap(self, a: int, b: int) -> None:
+    def swap(self, a, b):
         one, other = self.consumers[a], self.consumers[b]
         self.consumers[a], self.consumers[b] = other, one
         self._at[one], self._at[other] = b, a
 
-    def drawn(self) -> Iterator[QueueConsumer]:
+    def drawn(self):
         """Each once, by lot; what was drawn last may be removed."""
         at = 0
         while at < len(self.consumers):
@@ -80,36 +63,35 @@ class _Lot:
                 at += 1
 
 
-class _Level:
+class Level:
     """Those of one priority."""
 
     __slots__ = ("asleep", "lot", "ring")
 
-    def __init__(self) -> None:
-        self.ring: _Row = OrderedDict()
-        self.asleep: _Row = OrderedDict()
-        self.lot: _Lot | None = None
-        """Those of the ring, once it was drawn from."""
+    def __init__(self):
+        self.ring = OrderedDict()
+        self.asleep = OrderedDict()
+        self.lot = None         # those of the ring, once it was drawn from
 
-    def enter(self, consumer: QueueConsumer) -> None:
+    def enter(self, consumer):
         """It stands at the end of the ring from now on."""
         self.ring[consumer] = None
         if self.lot is not None:
             self.lot.add(consumer)
 
-    def leave(self, consumer: QueueConsumer) -> None:
+    def leave(self, consumer):
         """It stands in the ring no more."""
         del self.ring[consumer]
         if self.lot is not None:
             self.lot.remove(consumer)
 
-    def drawn(self) -> Iterator[QueueConsumer]:
+    def drawn(self):
         """Those of the ring by lot, each once; what was drawn last may leave."""
         if self.lot is None:
-            self.lot = _Lot(self.ring)
+            self.lot = Lot(self.ring)
         return self.lot.drawn()
 
-    def rotating(self) -> Iterator[QueueConsumer]:
+    def rotating(self):
         """The same in turn; those that stay go to its end."""
         for _ in range(len(self.ring)):
             consumer = next(iter(self.ring))
@@ -117,26 +99,14 @@ class _Level:
             yield consumer
 
 
-class Consumers:
-    """See the module. `ranked`: priorities count."""
-
-    __slots__ = ("_awake", "_levels", "_ranked", "active", "count")
-
-    def __init__(self, *, ranked: bool) -> None:
+cdef class Consumers:
+    def __init__(self, *, bint ranked):
         self._ranked = ranked
-        self._levels: dict[int, _Level] | None = None
-        """By rank, the lowest first; None: one sits alone."""
-        self._awake: list[int] = []
-        """The ranks with somebody in the ring, ascending."""
-        self.active: QueueConsumer | None = None
-        """The consumer that gets everything, where one does: the first one; after it left, the next."""
-        self.count = 0
 
-    def __len__(self) -> int:
+    def __len__(self):
         return self.count
 
-    def __iter__(self) -> Iterator[QueueConsumer]:
-        """The active one, then the others, the highest priority first."""
+    def __iter__(self):
         if self.active is not None:
             yield self.active
         for _, level in sorted((self._levels or {}).items()):
@@ -144,41 +114,43 @@ class Consumers:
                 if consumer is not self.active:
                     yield consumer
 
-    def __contains__(self, consumer: QueueConsumer) -> bool:
+    def __contains__(self, consumer):
+        return self.has(consumer)
+
+    cdef bint has(self, consumer) except -1:
         if self._levels is None:
             return consumer is self.active
         level = self._levels.get(self._rank(consumer))
         return level is not None and (consumer in level.ring or consumer in level.asleep)
 
-    def _rank(self, consumer: QueueConsumer) -> int:
+    cdef object _rank(self, consumer):
         return -consumer.priority if self._ranked else 0
 
     # Coming and going
 
-    def add(self, consumer: QueueConsumer) -> None:
-        """It comes, behind those of its priority."""
+    cpdef add(self, consumer):
         self.count += 1
         if self.active is None:
             self.active = consumer
             return
         if self._levels is None:
             self._levels = {}
+            self._awake = []
             self._sit(self.active)
         self._sit(consumer)
 
-    def _sit(self, consumer: QueueConsumer) -> None:
-        assert self._levels is not None
+    cdef int _sit(self, consumer) except -1:
         rank = self._rank(consumer)
         level = self._levels.get(rank)
         if level is None:
-            level = self._levels[rank] = _Level()
+            level = self._levels[rank] = Level()
         if not level.ring:
             bisect.insort(self._awake, rank)
         level.enter(consumer)
+        return 0
 
-    def remove(self, consumer: QueueConsumer) -> bool:
-        """It goes; False: it was not here."""
-        if consumer not in self:
+    cpdef bint remove(self, consumer) except -1:
+        if not self.has(consumer):
             return False
         self.count -= 1
         if self._levels is not None:
@@ -198,10 +170,8 @@ class Consumers:
             self._levels = None
         return True
 
-    def first(self) -> QueueConsumer:
-        """Of the highest priority, the one whose turn it is; there is somebody."""
+    def first(self):
         if self._levels is None:
-            assert self.active is not None
             return self.active
         if self._awake:
             return next(iter(self._levels[self._awake[0]].ring))
@@ -209,8 +179,7 @@ class Consumers:
 
     # Credit
 
-    def rouse(self, consumer: QueueConsumer | None = None) -> None:
-        """It may have credit again; None: anybody may."""
+    cpdef rouse(self, consumer=None):
         if self._levels is None:
             return
         if consumer is None:
@@ -222,24 +191,26 @@ class Consumers:
             if its is not None and consumer in its.asleep:
                 self._wake(rank, its, [consumer])
 
-    def _wake(self, rank: int, level: _Level, consumers: list[QueueConsumer]) -> None:
+    cdef int _wake(self, rank, level, list consumers) except -1:
         if consumers and not level.ring:
             bisect.insort(self._awake, rank)
         for consumer in consumers:
             del level.asleep[consumer]
             level.enter(consumer)
+        return 0
 
-    def _doze(self, rank: int) -> None:
+    cdef int _doze(self, rank) except -1:
         del self._awake[bisect.bisect_left(self._awake, rank)]
+        return 0
 
-    def _sleep(self, rank: int, level: _Level, consumer: QueueConsumer) -> None:
+    cdef int _sleep(self, rank, level, consumer) except -1:
         level.leave(consumer)
         level.asleep[consumer] = None
         if not level.ring:
             self._doze(rank)
+        return 0
 
-    def hungry(self) -> Iterator[QueueConsumer]:
-        """Those that may have credit."""
+    def hungry(self):
         if self._levels is None:
             if self.active is not None:
                 yield self.active
@@ -247,22 +218,16 @@ class Consumers:
         for rank in self._awake:
             yield from self._levels[rank].ring
 
-    def anybody(self) -> bool:
-        """Whether somebody has credit."""
+    def anybody(self):
         if self._levels is None:
             return self.active is not None and self.active.credit() > 0
         return self.turn(1) is not None
 
-    def turn(self, most: int, *, drawn: bool = False) -> Turn | None:
-        """Up to `most` consumers with credit, of the highest priority that has any; None: nobody has.
-
-        `drawn`: they are drawn by lot. There are two consumers at least.
-        """
-        assert self._levels is not None
+    def turn(self, Py_ssize_t most, *, bint drawn=False):
         while self._awake:
             rank = self._awake[0]
             level = self._levels[rank]
-            chosen: list[QueueConsumer] = []
+            chosen = []
             least = 0
             whole = len(level.ring) <= most
             for consumer in level.drawn() if drawn else level.rotating():

@@ -1,0 +1,18 @@
+"""When a queue is served. Words in _served_queue.pyi."""
+
+from penstock.subscriptions.cursor._cursor cimport Cursor
+from penstock.subscriptions.dispatch._consumers cimport Consumers
+from penstock.subscriptions.tick._fast_path cimport Served
+
+
+cdef class ServedQueue(Served):
+    cdef public object _queues, kind, name, vhost
+    cdef public Cursor cursor
+    cdef public Consumers _consumers
+    cdef public set _watching
+    cdef public bint _sole, auto_delete, deleted
+
+    cdef int find_fast_path(self) except -1
+    cdef bint serves_somebody(self) except -1
+    cdef int hand_out(self) except -1
+    cdef bint serve_consumers(self) except -1

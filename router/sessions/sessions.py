@@ -101,7 +101,6 @@ class Sessions:
                     client_id, vhost.name, durable=durable, kind=Kind.EXCLUSIVE
                 )
                 entry = self._add(queue)
-                entry.filters = Filters()
                 self._put(entry)
         return entry.queue
 

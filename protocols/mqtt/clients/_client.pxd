@@ -20,10 +20,13 @@ cdef class ClientFields:
     cdef public str client_id, username
     cdef public frozenset tags
     cdef public uint32_t number
-    cdef public bint persistent, asked, promised, ended, dirty
-    cdef public long long expiry_s, next_tag, no_local, row_expiry_s
+    cdef public bint persistent, asked, promised, ended, dirty, has_id_rows, ends_late
+    cdef public int most_qos
+    cdef public long long expiry_s, next_tag, no_local, row_expiry_s, slot
     cdef public unsigned long long row_lsn
     cdef public PacketIds loaded_ids
 
     cdef PacketIds packet_ids(self)         # `ids`
+    cdef int subscribed_qos(self) except -1
     cpdef belong(self, identity)
+    cpdef rest(self)

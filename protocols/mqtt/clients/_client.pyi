@@ -81,6 +81,14 @@ class ClientFields:
     row_lsn: int
     """Position of the last row put for it."""
     dirty: bool
+    has_id_rows: bool
+    """There may be rows of its packet ids."""
+    ends_late: bool
+    """Its row does not say yet when it ends; see `rows`."""
+    most_qos: int
+    """Of its subscriptions that are not shared, as of the last time that they were read; -1: never."""
+    slot: int
+    """The last slot of time in which timers have it, which has not begun; 0: none."""
 
     def __init__(
         self,
@@ -107,3 +115,6 @@ class ClientFields:
 
     def belong(self, identity: Identity) -> None:
         """The session is this user's, with the tags it has now."""
+
+    def rest(self) -> None:
+        """Nobody works with it for now: forget what can be read again."""

@@ -129,13 +129,36 @@ cdef class ClientFields:
         self.asked = True
         self.next_tag = 1
         self.row_expiry_s = -1
+        self.most_qos = -1
 
     cdef PacketIds packet_ids(self):
+        cdef Inflight inflight
         if self.loaded_ids is None:
-            if self.own_queue is not None:
+            if self.has_id_rows or self.shares:
                 return self.load_ids()
-            self.loaded_ids = PacketIds(Inflight.__new__(Inflight), Received.__new__(Received))
+            inflight = Inflight.__new__(Inflight)
+            if self.own_queue is not None:
+                inflight.cursors.append(self.own_queue.cursor)
+            self.loaded_ids = PacketIds(inflight, Received.__new__(Received))
         return self.loaded_ids
+
+    cdef int subscribed_qos(self) except -1:
+        """The highest QoS of its subscriptions that are not shared; 0: there is none."""
+        if self.loaded is None and self.most_qos >= 0:
+            return self.most_qos
+        return self.filters.most_qos()
+
+    cpdef rest(self):
+        if not self.persistent:
+            return
+        self.row_lsn = 0        # its next connection puts a row, and whoever waits for that has waited for this one
+        if self.loaded is not None:
+            self.next_tag = self.loaded.next_tag
+            self.most_qos = self.loaded.most_qos()
+            self.loaded = None
+            self.vhost.sessions.rest(self.client_id)
+        if self.loaded_ids is not None and self.loaded_ids.is_settled():
+            self.loaded_ids = None
 
     @property
     def ids(self):

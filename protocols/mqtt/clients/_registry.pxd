@@ -3,6 +3,8 @@
 from libc.stdint cimport uint32_t
 
 from penstock.protocols.mqtt.clients._client cimport ClientFields
+from penstock.protocols.mqtt.clients._timers cimport Timers
+from penstock.router.authorization._identity cimport Identity
 
 
 cdef class Registry:
@@ -11,6 +13,7 @@ cdef class Registry:
     cdef readonly set _numbers
     cdef public object _clock
     cdef object factory
+    cdef readonly Timers _timers
     cdef public long long connections, connections_maximum, accepted, sockets
     cdef public long long _connect_rate
 
@@ -20,5 +23,9 @@ cdef class Registry:
     cdef uint32_t number(self, str vhost, str client_id) except 0
     cpdef ClientFields create(self, vhost, str client_id, identity, long long expiry_s)
     cpdef end(self, ClientFields client)
-    cpdef connected(self, ClientFields client, identity, long long expiry_s)
+    cpdef connected(self, ClientFields client, Identity identity, long long expiry_s)
+    cdef bint is_as_before(self, ClientFields client, Identity identity, long long expiry_s) except -1
     cpdef disconnected(self, ClientFields client, will)
+    cdef bint is_said(self, ClientFields client) except -1
+    cpdef await_end(self, ClientFields client)
+    cpdef arm(self, double at, ClientFields client, double now)

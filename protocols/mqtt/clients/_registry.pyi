@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from penstock.log_core.log import Log
+from penstock.protocols.mqtt.clients._timers import Timers
 from penstock.protocols.mqtt.clients.client import Client
 from penstock.protocols.mqtt.codec.packets import Will
 from penstock.router.authorization.identity import Identity
@@ -26,11 +27,17 @@ class Registry:
     """Sockets ever, of clients that said nothing, too."""
     _clock: Callable[[], float]
     _connect_rate: int
+    on_deadline: Callable[[], None]
+    """Called when `Clients.deadline` may have come nearer."""
 
     def __init__(self, broker: Broker, clock: Callable[[], float], factory: type[Client]) -> None: ...
     @property
     def _all(self) -> dict[str, dict[str, Client]]:
         """By vhost and client id."""
+
+    @property
+    def _timers(self) -> Timers:
+        """Of wills and session ends."""
 
     def find(self, vhost: str, client_id: str) -> Client | None:
         """The session of a client id, if there is one."""
@@ -64,3 +71,9 @@ class Registry:
 
     def left(self, client: Client, will: Will | None) -> None:
         """The same, of one that leaves something behind. `Clients`'."""
+
+    def await_end(self, client: Client) -> None:
+        """A session whose rows say the rest has no connection: from now on its time runs out."""
+
+    def arm(self, at: float, client: Client, now: float) -> None:
+        """Have `Clients.handle_deadline` called at the client's `will_at` or `ends_at`, which is `at`."""

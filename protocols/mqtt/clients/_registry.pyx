@@ -2,12 +2,15 @@
 """The registry of client sessions, as far as each connect and each end go through it. Words in _registry.pyi.
 
 A session that ends with its connection and never subscribed has nothing but its name: it comes and goes here.
-`Clients` has the rest.
+So does one that outlives its connection, as long as its rows say all there is to know of it: the time of its end
+is written at a clean stop only (`rows`). `Clients` has the rest.
 """
 
 from libc.stdint cimport uint32_t
 
-from penstock.protocols.mqtt.clients._client cimport ClientFields, numbered
+from penstock.protocols.mqtt.clients._client cimport ClientFields, PacketIds, numbered
+from penstock.protocols.mqtt.clients._timers cimport Timers
+from penstock.router.authorization._identity cimport Identity
 
 cdef enum:
     NUMBERS = 4294967295
@@ -22,6 +25,7 @@ cdef class Registry:
         self.factory = factory
         self._all = {}
         self._numbers = set()
+        self._timers = Timers()
 
     cpdef ClientFields find(self, str vhost, str client_id):
         clients = self._all.get(vhost)
@@ -54,6 +58,7 @@ cdef class Registry:
 
     def restored(self, vhost, str client_id not None, queue, long long expiry_s):
         cdef ClientFields client = self.factory(vhost, client_id, queue, self.number(vhost.name, client_id), True, expiry_s)
+        client.has_id_rows = True
         self.keep(client)
         return client
 
@@ -76,21 +81,60 @@ cdef class Registry:
             return 0
         return self.clean_up(client)
 
-    cpdef connected(self, ClientFields client, identity, long long expiry_s):
+    cpdef connected(self, ClientFields client, Identity identity, long long expiry_s):
         self.accepted += 1
         self.connections += 1
         if self.connections > self.connections_maximum:
             self.connections_maximum = self.connections
-        if client.persistent or client.own_queue is not None or not client.asked:
-            self.came_back(client, identity, expiry_s)
-        else:
+        if client.asked and not client.persistent and client.own_queue is None:
             client.belong(identity)
             client.expiry_s = expiry_s
+        elif self.is_as_before(client, identity, expiry_s):
+            client.belong(identity)
+            client.ends_at = None
+        else:
+            self.came_back(client, identity, expiry_s)
+
+    cdef bint is_as_before(self, ClientFields client, Identity identity, long long expiry_s) except -1:
+        """A session comes back as its row has it, but for the time of its end: nothing is to be written.
+
+        After a crash, that begins anew anyway.
+        """
+        return (
+            client.promised and client.asked and client.row_expiry_s == expiry_s == client.expiry_s
+            and client.username == identity.username and client.grants == identity.grants and client.will is None
+            and client.connection is not None and client.connection.will is None and client.packet_ids().is_settled()
+        )
 
     cpdef disconnected(self, ClientFields client, will):
         self.connections -= 1
-        if client.persistent or will is not None:
+        if will is not None:
             self.left(client, will)
-        else:
+        elif not client.persistent:
             client.connection = None
             self.end(client)
+        elif self.is_said(client):
+            client.connection = None
+            client.packet_ids().received.suspend()
+            self.await_end(client)
+        else:
+            self.left(client, None)
+
+    cdef bint is_said(self, ClientFields client) except -1:
+        """The rows of a session say all there is to know, but when it ends."""
+        cdef PacketIds ids = client.packet_ids()
+        return (
+            client.expiry_s > 0 and client.row_expiry_s == client.expiry_s and client.will is None and not client.ended
+            and not ids.inflight.changed and not ids.received.changed
+        )
+
+    cpdef await_end(self, ClientFields client):
+        cdef double now = self._clock()
+        client.ends_at = now + client.expiry_s
+        client.ends_late = True
+        self.arm(client.ends_at, client, now)
+        client.rest()
+
+    cpdef arm(self, double at, ClientFields client, double now):
+        if self._timers.arm(at, client, now):
+            self.on_deadline()

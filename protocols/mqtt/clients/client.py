@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.protocols.mqtt.clients._client import ClientFields, number_of
 from penstock.protocols.mqtt.clients.packet_ids import PacketIds, load
-from penstock.protocols.mqtt.clients.rows import session_key
+from penstock.protocols.mqtt.clients.rows import OUT, QOS2_IN, session_key
 from penstock.protocols.mqtt.subscriptions.filterset import FilterSet
 from penstock.protocols.mqtt.subscriptions.shared import cursor_of
 
@@ -48,7 +48,9 @@ class Client(ClientFields):
     def load_ids(self) -> PacketIds:
         """Read them: those of a session with a queue. Then its shared subscriptions join."""
         vhost, cursor = self.vhost, self.queue.cursor
-        self.loaded_ids = load(vhost.broker.log.tables, self.key, cursor, lambda qid: cursor_of(vhost, qid))
+        tables = vhost.broker.log.tables
+        self.loaded_ids = load(tables, self.key, cursor, lambda qid: cursor_of(vhost, qid))
+        self.has_id_rows = any(tables.get(table, self.key) is not None for table in (OUT, QOS2_IN))
         for share in (self.shares or {}).values():
             self.joined(share)
         return self.loaded_ids
@@ -85,15 +87,3 @@ class Client(ClientFields):
     def by_tag(self) -> dict[int, Terms]:
         """The options of those subscriptions that are not shared."""
         return self.filters.by_tag
-
-    def rest(self) -> None:
-        """Nobody works with it for now: forget what can be read again."""
-        if not self.persistent:
-            return
-        self.row_lsn = 0  # its next connection puts a row, and whoever waits for that has waited for this one
-        if self.loaded is not None:
-            self.next_tag = self.loaded.next_tag
-            self.loaded = None
-            self.vhost.sessions.rest(self.client_id)
-        if self.loaded_ids is not None and self.loaded_ids.settled:
-            self.loaded_ids = None

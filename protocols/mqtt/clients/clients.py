@@ -31,9 +31,10 @@ from penstock.protocols.mqtt.clients.rows import (
     QOS2_IN,
     SESSION,
     SessionRow,
+    put_ends,
+    read_ends,
     split_session_key,
 )
-from penstock.protocols.mqtt.clients.timers import Timers
 from penstock.protocols.mqtt.codec import reasons
 from penstock.protocols.mqtt.publishing.publishing import publish, ttl_of
 from penstock.protocols.mqtt.publishing.sys_topics import Counts, check_reader, is_sys
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from penstock.protocols.mqtt.codec.packets import Will
     from penstock.protocols.mqtt.options import MqttOptions
     from penstock.protocols.mqtt.publishing.sys_topics import SysTopics
-    from penstock.router.authorization.grants import Grants
     from penstock.router.broker import Broker
     from penstock.router.policies.policies import Policy
     from penstock.router.vhost.vhost import Vhost
@@ -57,9 +57,6 @@ __all__ = ["Client", "Clients", "permit"]
 logger: Final = logging.getLogger("penstock.mqtt")
 
 _LAZY_S: Final = 0.1
-_NOTED_S: Final = 1.0
-"""A client that comes back within this time writes nothing."""
-_NOTED_AT_ONCE: Final = 100
 _POLICED_AT_ONCE: Final = 100
 """Sessions that changed policies are held against in one turn."""
 
@@ -75,7 +72,6 @@ class Clients(Registry):
         self._connect_rate = options.max_connect_rate
         self._connects: Bucket | None = None
         self._disconnects = options.queue_full == "disconnect"
-        self._timers = Timers()
         self._dirty: list[Client] = []
         self.sys: SysTopics | None = None
         """The `$SYS` tree; None = off."""
@@ -84,14 +80,11 @@ class Clients(Registry):
         self.expired = 0
         """Sessions that ended by their time."""
         self._saving: Any = None
-        self._left: list[Client] = []
-        """Sessions that lost their connections lately, whose rows do not say so yet."""
-        self._noting: Any = None
-        self.on_deadline: Callable[[], None] = lambda: None
-        """Called when `deadline` may have come nearer."""
+        self.on_deadline = lambda: None
         with uncollected():
+            ends = read_ends(self.log.tables) if self.log.recovery.clean else {}
             for key, row in list(self.log.tables.items(SESSION)):
-                self._restore(key, row)
+                self._restore(key, row, ends)
         for vhost in self.broker.vhosts.values():
             self._restore_noted(vhost)
             for client_id in vhost.sessions.client_ids():
@@ -176,19 +169,13 @@ class Clients(Registry):
     def came_back(self, client: Client, identity: Identity, expiry_s: int) -> None:
         """A session that may have been there before has a connection."""
         before = client.grants
-        row = _row_of(client) if client.persistent else None
         client.belong(identity)
         client.expiry_s = expiry_s
         if not client.asked or client.grants != before:
             self._recheck(client)
             client.asked = True
-        if row is None:
+        if not client.persistent:
             return
-        if client.promised and _row_of(client) == row == (client.username, client.grants, expiry_s, None):
-            if client.connection is not None and client.connection.will is None and client.ids.settled:
-                # Only the time of its end is not right in the row; after a crash it begins anew anyway.
-                client.ends_at = None
-                return
         with self.log.unit():  # a crash neither loses nor repeats the will
             if client.will_at is not None and client.will_at <= self._clock():
                 # Its time had come; that it is still here is our delay, after a start perhaps.
@@ -209,7 +196,7 @@ class Clients(Registry):
                 self.publish_will(client)
             elif will is not None:
                 client.will_at = now + min(will.delay_s, client.expiry_s)
-                self._arm(client.will_at, client)
+                self.arm(client.will_at, client, now)
             if client.expiry_s == 0:
                 self.end(client)
                 return
@@ -217,31 +204,10 @@ class Clients(Registry):
 
     def put_away(self, client: Client) -> int:
         """The session has no connection from now on; the LSN to wait for."""
-        client.ends_at = self._clock() + client.expiry_s
-        self._arm(client.ends_at, client)
-        lsn = 0
-        if client.will is None and client.row_expiry_s == client.expiry_s:
-            # Only the time of its end is new. A start needs it after a clean stop, and not after a crash.
-            self._left.append(client)
-            if self._noting is None:
-                self._noting = self.tick.after(_NOTED_S, self._note_left)
-        else:
-            lsn = self.save(client)
+        lsn = 0 if client.will is None and client.row_expiry_s == client.expiry_s else self.save(client)
         self.save_out(client)
-        client.rest()
+        self.await_end(client)
         return lsn
-
-    def _note_left(self) -> None:
-        """Put the times of end of the sessions that were left lately and are still away."""
-        self._noting = None
-        left, self._left = self._left[:_NOTED_AT_ONCE], self._left[_NOTED_AT_ONCE:]
-        if self._left:
-            self._noting = self.tick.after(0, self._note_left)
-        for client in left:
-            if client.connection is None and client.ends_at is not None:
-                what = f"the end of session {client.client_id!r} is not kept"
-                guarded(logger, what, self.save, client)
-                client.row_lsn = 0  # nobody waits for it
 
     def limit_connects(self, rate: int) -> None:
         """Let so many CONNECTs per second in; 0 = any number."""
@@ -327,12 +293,6 @@ class Clients(Registry):
 
     # Time
 
-    def _arm(self, at: float, client: Client) -> None:
-        before = self._timers.next()
-        self._timers.arm(at, client, self._clock())
-        if self._timers.next() != before:
-            self.on_deadline()
-
     def time(self) -> float:
         """Seconds since the epoch, by the clock."""
         return self._clock()
@@ -375,6 +335,7 @@ class Clients(Registry):
             row.will = client.connection.will
         self.tick.schedule()
         client.row_expiry_s = client.expiry_s if row.will is None else -1
+        client.ends_late = False
         client.row_lsn = self.log.tables.put(SESSION, client.key, row.encode())
         return client.row_lsn
 
@@ -382,6 +343,7 @@ class Clients(Registry):
         """Put the QoS 2 ids received, if they changed."""
         received = client.ids.received
         if client.persistent and received.changed and not client.ended:
+            client.has_id_rows = True
             client.row_lsn = self.log.tables.put(QOS2_IN, client.key, received.pack())
 
     def save_out(self, client: Client) -> int:
@@ -394,6 +356,7 @@ class Clients(Registry):
                     client.queue.persist()
                     for share in (client.shares or {}).values():
                         share.queue.persist()
+                client.has_id_rows = True
                 client.row_lsn = self.log.tables.put(OUT, client.key, inflight.pack())
             self.tick.schedule()
         return client.row_lsn
@@ -422,12 +385,14 @@ class Clients(Registry):
         if self._saving is not None:
             self._saving.cancel()
         self._save_dirty()
-        while self._left:
-            self._note_left()
-        if self._noting is not None:
-            self._noting.cancel()
+        late = [
+            (client.queue.qid, client.ends_at)
+            for client in self
+            if client.ends_late and client.ends_at is not None
+        ]
+        guarded(logger, "the times at which sessions end are not kept", put_ends, self.log.tables, late)
 
-    def _restore(self, key: bytes, value: bytes) -> None:
+    def _restore(self, key: bytes, value: bytes, ends: dict[int, float]) -> None:
         row = SessionRow.decode(value)
         now = self._clock()
         vhost_name, client_id = split_session_key(key)
@@ -456,14 +421,16 @@ class Clients(Registry):
             # A client that was connected lost its connection when the process ended.
             due = row.will_at if row.will_at is not None else now + min(row.will.delay_s, row.expiry_s)
             client.will_at = due
-            self._arm(due, client)
+            self.arm(due, client, now)
         client.promised = True
         client.row_expiry_s = row.expiry_s if row.will is None else -1
         # After a crash nobody knows who was connected: all sessions have all their time again.
-        away = row.ends_at is not None and self.log.recovery.clean
-        client.ends_at = now + client.expiry_s if row.ends_at is None or not away else row.ends_at
+        client.ends_late = queue.qid in ends
+        ends_at = ends.get(queue.qid, row.ends_at)
+        away = ends_at is not None and self.log.recovery.clean
+        client.ends_at = now + client.expiry_s if ends_at is None or not away else ends_at
         self._limit(client)
-        self._arm(client.ends_at, client)
+        self.arm(client.ends_at, client, now)
         if not away:
             self.save(client)
 
@@ -479,11 +446,6 @@ class Clients(Registry):
                     self.shares.restore(client, topic)
             client.rest()
         vhost.sessions.noted.clear()
-
-
-def _row_of(client: Client) -> tuple[str, Grants | None, int, Will | None]:
-    """The part of a session's row that does not change with the time."""
-    return client.username, client.grants, client.expiry_s, client.will
 
 
 def _not_permitted(client: Client, identity: Identity) -> list[str]:

@@ -5,6 +5,9 @@
                           (payload and properties in base64; else null or not there), the fifth, the scopes
                           of a token and its end, where the user logged in by one; until format 2 of the
                           tables an object
+    mqtt.ends      key  number of a page, u32 big-endian
+                   value  of each session: number of its queue u64 | ends_at f64. A clean stop puts the
+                          sessions whose own rows do not say it; a start after a crash ignores them
     mqtt.qos2in    key as mqtt.session; value `_ids.Received`
     mqtt.out       key as mqtt.session; value `_ids.Inflight`
 
@@ -14,7 +17,9 @@ Sizes are little-endian. The filters are the router's (`router.sessions.filters`
 from __future__ import annotations
 
 import base64
-from typing import Any, Final
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -22,11 +27,17 @@ from penstock.lazy_dataclass import dataclass
 from penstock.protocols.mqtt.codec.packets import Will
 from penstock.router.authorization.grants import Grants
 
+if TYPE_CHECKING:
+    from penstock.router.rows import Tables
+
 __all__ = [
+    "ENDS",
     "OUT",
     "QOS2_IN",
     "SESSION",
     "SessionRow",
+    "put_ends",
+    "read_ends",
     "session_key",
     "split_session_key",
 ]
@@ -34,6 +45,10 @@ __all__ = [
 SESSION: Final = "mqtt.session"
 QOS2_IN: Final = "mqtt.qos2in"
 OUT: Final = "mqtt.out"
+ENDS: Final = "mqtt.ends"
+
+_END: Final = struct.Struct("<Qd")
+_ENDS_OF_PAGE: Final = 4096
 
 
 @dataclass(slots=True)
@@ -93,6 +108,28 @@ class SessionRow:
         if len(row) > 4:
             found.grants, _ = Grants.parse(*row[4])
         return found
+
+
+# Ends
+
+
+def put_ends(tables: Tables, ends: Sequence[tuple[int, float]]) -> None:
+    """Put the times at which sessions end, by the numbers of their queues, in place of those before."""
+    pages = range(0, len(ends), _ENDS_OF_PAGE)
+    for page, first in enumerate(pages):
+        value = b"".join(_END.pack(*one) for one in ends[first : first + _ENDS_OF_PAGE])
+        tables.put(ENDS, _page_key(page), value)
+    for key in [key for key, _ in tables.items(ENDS) if key >= _page_key(len(pages))]:
+        tables.delete(ENDS, key)
+
+
+def read_ends(tables: Tables) -> dict[int, float]:
+    """The times that the last clean stop put."""
+    return dict(one for _, value in tables.items(ENDS) for one in _END.iter_unpack(value))
+
+
+def _page_key(page: int) -> bytes:
+    return page.to_bytes(4, "big")
 
 
 # Keys

@@ -376,6 +376,7 @@ def _packet(kind: int, *parts: bytes) -> bytes:
 
 
 _NEW_SESSION: Final = bytes((CONNACK << 4, 2, 0, 0))
+_SAME_SESSION: Final = bytes((CONNACK << 4, 2, 1, 0))
 
 
 _LIMITS: Final = frozenset(
@@ -400,10 +401,11 @@ def encode_connack(version: int, session_present: bool, reason: int, properties:
         if reason == reasons.SUCCESS and properties.keys() <= _LIMITS:
             return _accepting(session_present, tuple(properties.items()))
         return _packet(CONNACK, bytes((session_present, reason)), encode_properties(properties))
-    if not session_present and reason == reasons.SUCCESS:
-        return _NEW_SESSION
     # MQTT 3.1 has no session present flag: the byte is reserved.
-    return _packet(CONNACK, bytes((session_present and version > MQTT_3_1, reasons.V3_RETURN_CODES[reason])))
+    session_present = session_present and version > MQTT_3_1
+    if reason == reasons.SUCCESS:
+        return _SAME_SESSION if session_present else _NEW_SESSION
+    return _packet(CONNACK, bytes((session_present, reasons.V3_RETURN_CODES[reason])))
 
 
 def encode_refusal(version: int, reason: int) -> bytes:

@@ -112,6 +112,9 @@ class SessionLife:
     def completed(self) -> int:
         """Deliveries of QoS 1 and 2 that the client has acknowledged to the end."""
 
+    def _deliver_to(self, client: Client, properties: Properties, skip_qos0_before: int) -> Delivery:
+        """Begin to deliver: to a session that has a queue. `properties` are those of CONNECT."""
+
     def _connected_by(self, connect: Connect, data: bytearray, size: int, stop: int) -> int:
         """Have the login of a CONNECT judged, which is data[0:stop]."""
 

@@ -19,6 +19,7 @@ from penstock.protocols.mqtt.codec._scan cimport _FAULT, _MORE, _PACKET, _UNIT, 
 from penstock.protocols.mqtt.codec.properties import NO_PROPERTIES
 from penstock.protocols.mqtt.codec.reason_strings import refusal
 from penstock.protocols.mqtt.codec.reasons import ConnectRefused, MqttError
+from penstock.protocols.mqtt.delivery.delivery import Delivery
 from penstock.protocols.mqtt.options import TOPIC_LEVELS_MAX
 from penstock.protocols.mqtt.session._connecting cimport Accepted, accept, vhost_of, wanted_login
 from penstock.protocols.mqtt.session._replies cimport Replies
@@ -328,6 +329,19 @@ cdef class SessionLife:
         self._host.opened(client.username, client.client_id, connect.version)
         self._replies.send(accepted.connack, client.row_lsn, self._opened)
         return 0
+
+    def _deliver_to(self, ClientFields client not None, dict properties not None, unsigned long long skip_qos0_before):
+        window = min(properties.get("receive_maximum", 65535), self._options.max_inflight)
+        client.own_queue.cursor.skip_transient_until = skip_qos0_before
+        self._delivery = delivery = Delivery(
+            self._host, self._clients, client, self.version, properties, window, skip_qos0_before, self._send_pubrels,
+            self._cancelled,
+        )
+        if delivery.released:
+            self._scanner.push_pubrels(delivery.released)
+        if self._scanner.unstamped:
+            self._scanner.stamp(client.row_lsn)
+        return delivery
 
     def _opened(self):
         self.is_open()

@@ -17,17 +17,12 @@ once the connection is gone, for whatever reason.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock.protocols.mqtt.clients.client import Client
 from penstock.protocols.mqtt.codec import packets, reasons
 from penstock.protocols.mqtt.codec.reasons import MqttError, Violation
 from penstock.protocols.mqtt.delivery.delivery import Delivery
 from penstock.protocols.mqtt.session.serving import Serving
 from penstock.protocols.mqtt.session.state import State
-
-if TYPE_CHECKING:
-    from penstock.protocols.mqtt.codec.properties import Properties
 
 __all__ = ["Session", "State"]
 
@@ -36,26 +31,6 @@ class Session(Serving):
     """One connection of one client."""
 
     # Output
-
-    def _deliver_to(self, client: Client, properties: Properties, skip_qos0_before: int) -> Delivery:
-        """Begin to deliver: to a session that has a queue. `properties` are those of CONNECT."""
-        assert self._scanner is not None
-        client.queue.cursor.skip_transient_until = skip_qos0_before
-        self._delivery = Delivery(
-            self._host,
-            self._clients,
-            client,
-            self.version,
-            properties,
-            window=min(properties.get("receive_maximum", 65535), self._options.max_inflight),
-            skip_qos0_before=skip_qos0_before,
-            send_pubrels=self._send_pubrels,
-            cancelled=self._cancelled,
-        )
-        self._scanner.push_pubrels(self._delivery.released)
-        if self._scanner.unstamped:
-            self._scanner.stamp(client.row_lsn)
-        return self._delivery
 
     def _delivering(self, client: Client) -> Delivery:
         if self._delivery is not None:

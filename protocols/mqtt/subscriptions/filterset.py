@@ -103,6 +103,10 @@ class FilterSet:
             )
             self.add(Subscription(one.topic, terms, packed >> 4 & 3))
 
+    def most_qos(self) -> int:
+        """The highest QoS of those that are not shared; 0: there is none."""
+        return max((terms.qos for terms in self.by_tag.values()), default=0)
+
     def terms_of(self, line: Filter, identifier: int) -> Terms:
         """The terms of a new subscription: the terms of others, or new ones."""
         wanted = line.qos, line.no_local, line.retain_as_published, identifier

@@ -40,6 +40,7 @@ class Login(NamedTuple):
 LOGINS = (
     Login("mqtt", mqtt_login(), 15),
     Login("mqtt5_password", mqtt_login(version=5, user="guest", password="guest"), 31),
+    Login("mqtt_return", mqtt_login(clean=False), 16),
     Login("amqp", AMQP_LOGIN, 228),
 )
 
@@ -121,9 +122,9 @@ def test_no_python_function_runs_per_message(row: Row, gateway: Counted) -> None
 
 @pytest.mark.parametrize("login", LOGINS, ids=lambda login: login.name)
 def test_few_python_functions_run_per_login(login: Login, gateway: Counted) -> None:
-    """A client that connects, logs in and leaves, eight at a time; its password was right just before."""
+    """A client that connects, logs in and leaves, eight at a time; it had logged in before."""
     port = gateway.ports[login.script.protocol]
-    come_and_go(login.script, port, 20, window=8)
+    come_and_go(login.script, port, CLIENTS, window=8)
     gateway.begin()
     came = come_and_go(login.script, port, CLIENTS, window=8)
     found = gateway.end()

@@ -440,15 +440,33 @@ def test_a_client_that_comes_back_soon_writes_nothing(gateway: Gateway) -> None:
     assert row_of(gateway).ends_at is None
 
 
-def test_the_end_of_a_session_is_kept_when_its_client_stays_away(gateway: Gateway) -> None:
-    retention_feed(gateway).drop()
-    gateway.advance(2)
-    assert row_of(gateway).ends_at is not None
+def ends_of(gateway: Gateway) -> dict[str, float | None]:
+    return {client.client_id: client.ends_at for client in gateway.clients}
 
 
 def test_a_clean_stop_keeps_the_ends_of_all_sessions(gateway: Gateway) -> None:
-    for i in range(300):
+    for i in range(5000):
         retention_feed(gateway, f"s{i}").drop()
+        gateway.advance(0.01)
+    ends = ends_of(gateway)
+    assert len(set(ends.values())) > 1000
     again = gateway.restart()
-    assert all(row_of(again, f"s{i}").ends_at is not None for i in range(300))
+    assert ends_of(again) == ends
+    again.advance(10)
+    retention_feed(again, "s7").drop()
+    ends["s7"] = ends_of(again)["s7"]
+    third = again.restart()
+    assert ends_of(third) == ends
+    third.stop()
+
+
+def test_after_a_crash_the_times_of_a_clean_stop_do_not_count(gateway: Gateway, tmp_path: Path) -> None:
+    retention_feed(gateway).drop()
+    again = gateway.restart()
+    (before,) = ends_of(again).values()
+    again.advance(1000)
+    third = again.crash(tmp_path / "crashed")
+    (after,) = ends_of(third).values()
+    assert before is not None and after is not None and after >= before + 1000
+    third.stop()
     again.stop()

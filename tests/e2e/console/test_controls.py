@@ -101,6 +101,31 @@ _DONE = """() => {
   return !dialog || dialog.querySelector("[role=alert]");
 }"""
 """It closed, or says why not."""
+_COUNT_REQUESTS = """
+window.waited = 0;
+const plain = window.fetch;
+window.fetch = async (...words) => {
+  window.waited++;
+  try {
+    const answer = await plain(...words);
+    await answer.clone().arrayBuffer();
+    return answer;
+  } finally {
+    window.waited--;
+  }
+};
+"""
+"""Counts the requests whose answers are not there yet."""
+_SETTLED = """() => new Promise((done) => {
+  let calm = 0;
+  const look = () => {
+    calm = window.waited ? 0 : calm + 1;
+    if (calm < 4) requestAnimationFrame(look);
+    else done();
+  };
+  look();
+})"""
+"""The answers are there, and four times the page was drawn without asking for more."""
 
 
 class Things:
@@ -237,6 +262,7 @@ class Controls:
         self.wrong: list[tuple[str, str, list[str]]] = []
         """Place, button and what was refused."""
         page.on("response", self._answered)
+        page.add_init_script(_COUNT_REQUESTS)
 
     def _answered(self, answer: Response) -> None:
         if answer.status >= 400:
@@ -259,7 +285,7 @@ class Controls:
         main = page.locator("main")
         expect(main.get_by_role("heading", level=1)).to_be_visible()
         expect(main.get_by_text("Loading …")).to_have_count(0)
-        page.wait_for_load_state("networkidle")
+        page.evaluate(_SETTLED)
         expect(main.get_by_text("Loading …")).to_have_count(0)
         self._nothing_is_refused(place, "")
         buttons = main.locator("button:not(.plain):not([disabled])")
@@ -278,7 +304,7 @@ class Controls:
             said = dialog.get_by_role("alert").all_inner_texts()
             assert said == [], (place, name)
         elif not place.startswith("live"):  # what follows has no end
-            page.wait_for_load_state("networkidle")
+            page.evaluate(_SETTLED)
         self.pressed.add(name)
         # Of what a button deleted nobody is told anything else.
         self._nothing_is_refused(place, name, gone=name in ("Delete", "Clear", "Close connection"))

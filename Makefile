@@ -214,6 +214,7 @@ spark-kills: $(STAMPS)/extras kernels  ## kill executors, workers, drivers and t
 .PHONY: fuzz
 fuzz: $(STAMPS)/extras kernels  ## search for inputs that break the kernels, longer than the test suite does
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q --timeout 7200 tests/property tests/e2e/across/test_sharing.py $(ARGS)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -q --timeout 7200 -m hypothesis tests/unit tests/crash $(ARGS)
 
 .PHONY: fuzz-http
 fuzz-http: $(STAMPS)/extras kernels  ## sends 5,000 requests that the OpenAPI documents allow, and fails if one is a fault or refused without a word

@@ -39,11 +39,11 @@ pika.connection.Parameters.DEFAULT_SOCKET_TIMEOUT = LIMIT_S
 pika.connection.Parameters.DEFAULT_STACK_TIMEOUT = LIMIT_S
 
 # Examples have no deadline, nor does their making: the machine may be busy, the sanitizers are slow.
-# `make fuzz` tries many more; HYPOTHESIS_PROFILE=quick is for the tests between two edits. In CI the examples
-# are the same in every run: there a red run says something about the change, and `make fuzz` is where new
-# examples are looked for.
+# The suite tries 50, `make fuzz` 5,000; HYPOTHESIS_PROFILE=quick is for the tests between two edits. In CI
+# the examples are the same in every run: there a red run says something about the change, and `make fuzz` is
+# where new examples are looked for.
 untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("suite", untimed, derandomize="CI" in os.environ)
+settings.register_profile("suite", untimed, max_examples=50, derandomize="CI" in os.environ)
 settings.register_profile("quick", untimed, max_examples=15)
 settings.register_profile("fuzz", untimed, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))

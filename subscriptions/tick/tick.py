@@ -84,6 +84,7 @@ class Tick(TickBase):
 
     def __init__(self, log: TickLog, loop: Loop, *, clock: Callable[[], float] = time.perf_counter) -> None:
         super().__init__(log, loop.call_soon, loop.call_later, clock)
+        self._unwritten = log.unwritten
         self._loop = loop
         self._periodic: list[Periodic] = []
 
@@ -104,7 +105,8 @@ class Tick(TickBase):
         return periodic
 
     def close(self) -> None:
-        """Stop the periodic calls."""
+        """Stop the periodic calls, and have no turn for what becomes durable later."""
+        self._unwritten.on_shown = None
         for periodic in self._periodic:
             periodic.cancel()
         self._periodic.clear()

@@ -12,6 +12,7 @@ import pytest
 from pamqp import commands
 from pamqp.commands import Basic
 
+from penstock.log_core.log import Log
 from penstock.log_core.options import LogOptions
 from penstock.protocols.amqp10.codec.performatives import Source, Target
 from penstock.protocols.native.codec import kinds
@@ -41,7 +42,7 @@ def world(tmp_path: Path, held: Held) -> Iterator[World]:
 @pytest.fixture
 def plain(tmp_path: Path, held: Held) -> Iterator[queues.World]:
     """Queues without a protocol."""
-    log = queues.Log.open(tmp_path, LogOptions())
+    log = Log.open(tmp_path, LogOptions())
     yield queues.World(log, queues.Loop())
     log.close_sync()
 
@@ -189,6 +190,17 @@ def test_more_and_more_is_let_go_in_order(plain: queues.World, held: Held) -> No
         assert consumer.got == sent
 
 
+def test_a_tick_that_was_closed_has_no_turn(plain: queues.World, held: Held) -> None:
+    """The log is closed behind the loop, and writes some more."""
+    feed = plain.log.new_feed()
+    with held.held():
+        plain.publish(feed)
+        settle(plain)
+        plain.tick.close()
+    plain.log.wait_synced(plain.log.written_lsn)
+    assert plain.log.visible_lsn == plain.log.written_lsn and plain.loop.turn() == 0
+
+
 def test_delayed_records_are_read_before_they_are_visible(plain: queues.World, held: Held) -> None:
     """The log's own parts find them: only cursors do not."""
     feed = plain.log.new_feed()
@@ -200,12 +212,12 @@ def test_delayed_records_are_read_before_they_are_visible(plain: queues.World, h
 
 
 def test_a_confirm_does_not_follow_consumers(tmp_path: Path, held: Held) -> None:
-    log = queues.Log.open(tmp_path, LogOptions(confirm_settled=True))
+    log = Log.open(tmp_path, LogOptions(confirm_settled=True))
     assert not log.confirms_settled
     log.close_sync()
 
 
 def test_without_syncs_nothing_is_held_back(tmp_path: Path, held: Held) -> None:
-    log = queues.Log.open(tmp_path, LogOptions(fsync="never"))
+    log = Log.open(tmp_path, LogOptions(fsync="never"))
     assert not log.unwritten.holds_back and log.visible_lsn == 2**64 - 1
     log.close_sync()

@@ -21,7 +21,7 @@ from typing import Final
 
 __all__ = ["GRACE_S", "HELD_S", "IDLE_S", "REFUSALS_MIN", "Evidence", "Rhythm"]
 
-GRACE_S: Final = 0.2
+GRACE_S: Final = 0.1
 IDLE_S: Final = 0.75
 """An owner without other entries gives a sign of life each 0.5 s."""
 HELD_S: Final = 5.0

@@ -10,11 +10,16 @@ the CPU can be compared, and the times cannot.
     c1           Java's first compiler alone, so that no thread compiles the same code again later
     serial gc    the garbage collector with one thread
     young gc     the same, with 64 MiB for new objects: collections come often and are short
+    parallel gc  the collector with several threads that stops the program
+    zgc          the collector that works beside the program
+    heap         256 MiB and G1, not 1 GiB
     threads      one network thread and two for requests in each broker, not three and eight
     fetch wait   followers ask again after 50 ms of silence, not 500
     five         five requests in flight, not one
     no nagle     the producer sends small packets at once
+    lz4          messages are compressed by the producer
     two copies   a leader and one follower: less than penstock wants
+    leader       acks=1, so the followers are not waited for: far less than penstock wants
     synced       flush.messages=1: each broker syncs each message
 """
 
@@ -61,11 +66,16 @@ REMEDIES = {
     "c1": Remedy(java=(*HEAP, "-XX:TieredStopAtLevel=1")),
     "serial gc": Remedy(java=("-Xms1g", "-Xmx1g", *_SERIAL)),
     "young gc": Remedy(java=("-Xms1g", "-Xmx1g", "-Xmn64m", *_SERIAL)),
+    "parallel gc": Remedy(java=("-Xms1g", "-Xmx1g", "-XX:+UseParallelGC", "-server")),
+    "zgc": Remedy(java=("-Xms1g", "-Xmx1g", "-XX:+UseZGC", "-server")),
+    "heap": Remedy(java=("-Xms256m", "-Xmx256m", *HEAP[2:])),
     "threads": Remedy(broker=("num.network.threads=1", "num.io.threads=2")),
     "fetch wait": Remedy(broker=("replica.fetch.wait.max.ms=50",)),
     "five": Remedy(producer={"max_in_flight_requests_per_connection": 5}),
     "no nagle": Remedy(producer={"socket_nagle_disable": True}),
+    "lz4": Remedy(producer={"compression_type": "lz4"}),
     "two copies": Remedy(copies=2),
+    "leader": Remedy(producer={"acks": 1, "enable_idempotence": False}),
     "synced": Remedy(topic={"flush.messages": "1"}),
 }
 

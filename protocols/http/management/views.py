@@ -35,7 +35,7 @@ from penstock.subscriptions.streams.subscription import Subscription
 if TYPE_CHECKING:
     from penstock.protocols.listening.registry import Live
     from penstock.router.exchanges.entries import Binding
-    from penstock.router.policies.policies import Policies, Policy, PolicyKind
+    from penstock.router.policies.policies import Policy, PolicyKind
     from penstock.router.vhost.vhost import Vhost
 
 __all__ = [
@@ -117,8 +117,7 @@ def growths(names: Sequence[str], rates: Sequence[float]) -> dict[str, float]:
     }
 
 
-_POLICY_NAMES_MAX: Final = 200_000
-"""Of a vhost; they take some 150 bytes each."""
+_POLICY_KINDS: Final[tuple[PolicyKind, PolicyKind]] = ("policy", "operator_policy")
 _NO_GROWTHS: Final = growths(QUEUE_COUNTERS, (0.0,) * len(QUEUE_COUNTERS))
 
 
@@ -157,7 +156,7 @@ def queue(api: Management, entry: QueueEntry) -> Item:
     tag_text = tag.decode("utf-8", "replace") if isinstance(tag, bytes) else None
     has_credit = any(consumer.credit() > 0 for consumer in consumers[:100])
     utilisation = float(has_credit) if consumers else 0
-    policy, operator = (_policy(api, of, entry) for of in ("policy", "operator_policy"))
+    policy, operator = (_policy(api, of, entry) for of in _POLICY_KINDS)
     shown: Item = {
         "arguments": entry.arguments,
         "auto_delete": entry.auto_delete,
@@ -209,7 +208,7 @@ def queue(api: Management, entry: QueueEntry) -> Item:
 
 def queue_keys(api: Management) -> dict[str, Callable[[QueueEntry], Any] | Sparse[QueueEntry]]:
     """How to read the columns that pages sort queues by, without making the row: as `queue` shows them."""
-    rates_of, last = api.sampler.rates_of_queue, api.sampler.queues.last
+    rates_of, last, policy_names = api.sampler.rates_of_queue, api.sampler.queues.last, _policy_names(api)
 
     def moved() -> list[QueueEntry]:
         return [queue.data for queue in api.sampler.moved_queues() if isinstance(queue.data, QueueEntry)]
@@ -238,8 +237,8 @@ def queue_keys(api: Management) -> dict[str, Callable[[QueueEntry], Any] | Spars
         "type": lambda entry: queue_type(entry) if entry.kind == "queue" else "classic",
         "state": lambda entry: "running",
         "exclusive": lambda entry: entry.owner is not None or entry.kind == "session",
-        "policy": _PolicyNames(api, "policy"),
-        "operator_policy": _PolicyNames(api, "operator_policy"),
+        "policy": lambda entry: policy_names(entry)[1],
+        "operator_policy": lambda entry: policy_names(entry)[2],
         # RabbitMQ's page sorts by these, too; here no queue has them.
         **dict.fromkeys(("memory", "message_bytes", "head_message_timestamp"), lambda entry: None),
     }
@@ -302,34 +301,24 @@ def _name_of(policy: Policy | None) -> str | None:
     return None if policy is None else policy.name
 
 
-class _PolicyNames:
-    """The name of the policy that a queue has, for the order of very many queues.
+def _policy_names(api: Management) -> Callable[[QueueEntry], tuple[int, str | None, str | None]]:
+    """How often the policies of a queue's vhost had changed, and the names of the two that it has.
 
-    It is remembered until a policy changes: to search a pattern in a name takes some microseconds.
+    The queue remembers them until a policy changes: to search a pattern in a name takes some microseconds.
     """
+    vhosts = api.broker.vhosts
 
-    def __init__(self, api: Management, kind: PolicyKind) -> None:
-        self._api = api
-        self._kind: PolicyKind = kind
-        self._known: dict[str, tuple[Policies, int, dict[tuple[str, str], str | None]]] = {}
-        """By vhost: its policies, how often they had changed, and names by name and type of a queue."""
+    def read(entry: QueueEntry) -> tuple[int, str | None, str | None]:
+        vhost = vhosts.get(entry.queue.vhost)
+        if vhost is None:  # it went while the list was made
+            return 0, None, None
+        known = entry.policy_names
+        if known is None or known[0] != vhost.policies.changes:
+            policy, operator = (_name_of(_policy(api, kind, entry)) for kind in _POLICY_KINDS)
+            known = entry.policy_names = vhost.policies.changes, policy, operator
+        return known
 
-    def __call__(self, entry: QueueEntry) -> str | None:
-        vhost = self._api.broker.vhosts.get(entry.queue.vhost)
-        if vhost is None or not vhost.policies.any(self._kind):
-            self._known.pop(entry.queue.vhost, None)
-            return None
-        policies = vhost.policies
-        known = self._known.get(vhost.name)
-        if known is None or known[0] is not policies or known[1] != policies.changes:
-            known = self._known[vhost.name] = policies, policies.changes, {}
-        names = known[2]
-        key = entry.listed_name, queue_type(entry)
-        if key not in names:
-            if len(names) >= _POLICY_NAMES_MAX:
-                names.clear()
-            names[key] = _name_of(policies.of(self._kind, *key))
-        return names[key]
+    return read
 
 
 # Exchanges and bindings

@@ -11,14 +11,13 @@ Streams are left out, because nothing can be taken out of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import field
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.server.messages import Request, Response
-from penstock.protocols.http.shared.lists import reply_list
+from penstock.protocols.http.shared.lists import chosen_in_parts, reply_list
 from penstock.protocols.http.webhooks.belongings import dead_queue
 from penstock.router.exchanges.entries import QueueEntry
 from penstock.subscriptions.streams.stream import Stream
@@ -41,14 +40,14 @@ class _Sources:
     """Whose dead letters go somewhere."""
 
     count: int = 0
-    names: list[str] = field(default_factory=list)
-    webhooks: list[str] = field(default_factory=list)
+    names: Sequence[str] = ()
+    webhooks: Sequence[str] = ()
 
     def add(self, count: int, names: Iterable[str]) -> None:
         """So many more; `names` are of the first ones."""
         self.count += count
         if len(self.names) < NAMED_MAX:
-            self.names = [*self.names, *names][:NAMED_MAX]
+            self.names = (*self.names, *names)[:NAMED_MAX]
 
 
 def add(api: Management) -> None:
@@ -59,12 +58,13 @@ def add(api: Management) -> None:
         places = await _places(vhost, await _groups(vhost))
         for worker in api.webhooks.of(vhost):
             name = worker.webhook.name
-            places.setdefault(dead_queue(name), _Sources()).webhooks.append(name)
-        rows = [
-            (entry, sources)
-            for name, sources in places.items()
-            if (entry := vhost.queues.get(name)) is not None and not isinstance(entry.queue, Stream)
-        ]
+            sources = places.setdefault(dead_queue(name), _Sources())
+            sources.webhooks = (*sources.webhooks, name)
+        entries = await chosen_in_parts(
+            await api.queues.bound_to_default(vhost),
+            lambda entry: entry.name in places and not isinstance(entry.queue, Stream),
+        )
+        rows = [(entry, places[entry.name]) for entry in entries]
 
         def shown(row: tuple[QueueEntry, _Sources]) -> dict[str, Any]:
             entry, sources = row
@@ -82,6 +82,7 @@ def add(api: Management) -> None:
             rows,
             shown,
             lambda row: (vhost.name, row[0].name),
+            is_sorted=True,
             keys={"messages": _messages, "sources": lambda row: row[1].count},
         )
 
@@ -109,10 +110,9 @@ async def _groups(vhost: Vhost) -> dict[_Group, _Sources]:
                 key = entry.listed_name  # as a rule, it came by its own name
             sources = groups.get((exchange, key))
             if sources is None:
-                sources = groups[exchange, key] = _Sources()
-            sources.count += 1
-            if sources.count <= NAMED_MAX:
-                sources.names.append(entry.listed_name)
+                groups[exchange, key] = _Sources(1, (entry.listed_name,))
+            else:
+                sources.add(1, (entry.listed_name,))
     return groups
 
 
@@ -122,22 +122,25 @@ async def _places(vhost: Vhost, groups: dict[_Group, _Sources]) -> dict[str, _So
     looked = 0
     for (name, key), sources in groups.items():
         if name == "":
-            bound = {key}
-        else:
-            exchange = vhost.exchanges.get(name)
-            bindings = [] if exchange is None else list(exchange.bindings.values())
-            counts = exchange is not None and exchange.type == "direct" and key is not None
-            bound = {
+            _add(places, key, sources)
+        elif (exchange := vhost.exchanges.get(name)) is not None:
+            bindings = list(exchange.bindings.values())
+            counts = exchange.type == "direct" and key is not None
+            for place in {
                 one.destination.name
                 for one in bindings
                 if isinstance(one.destination, QueueEntry) and not (counts and one.key != key)
-            }
+            }:
+                _add(places, place, _Sources(sources.count, sources.names))
             looked += len(bindings)
-        for place in bound:
-            if place is not None:
-                places.setdefault(place, _Sources()).add(sources.count, sources.names)
         looked += 1
         if looked >= _AT_ONCE:
             looked = 0
             await asyncio.sleep(0)
     return places
+
+
+def _add(places: dict[str, _Sources], place: str | None, sources: _Sources) -> None:
+    """Add sources to those of a place, which may keep them as its own."""
+    if place is not None and places.setdefault(place, sources) is not sources:
+        places[place].add(sources.count, sources.names)

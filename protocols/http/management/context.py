@@ -22,6 +22,7 @@ from penstock.protocols.http.management.rates import Sampler
 from penstock.protocols.http.management.sorted_queues import SortedQueues
 from penstock.protocols.http.server.app import NO_TAG, HttpApp
 from penstock.protocols.http.server.messages import HttpError, Request
+from penstock.protocols.http.shared.shared_answers import SharedAnswers
 from penstock.protocols.http.shared.traffic import Messages, kept
 from penstock.router.authorization.identity import Actor, Identity
 
@@ -167,6 +168,8 @@ class Management:
         self.sampler = Sampler(
             broker, registry, asyncio.get_running_loop().time, History(history_bytes, clock)
         )
+        self.answers = SharedAnswers(asyncio.get_running_loop().time)
+        """What pages look at again and again."""
         self.queues = SortedQueues(broker)
         self._owner = _Owner()
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BODY_MAX",
     "PREFACE",
+    "Content",
     "HttpError",
     "Others",
     "Request",
@@ -75,6 +76,13 @@ class HttpError(Exception):
             self.headers += (("retry-after", str(retry_after_s)),)
 
 
+class Content(Protocol):
+    """The content of an answer, which may be the answer to other requests, too."""
+
+    def reply(self, request: Request) -> Response:
+        """The answer to a request for it."""
+
+
 @dataclass(slots=True)
 class Response:
     """An answer. With `stream` the body is what the generator yields; otherwise it is `body`."""
@@ -90,6 +98,8 @@ class Response:
     kept: tuple[int, bool] | None = None
     """(LSN, synced): it is sent when the log up to there is synced, or written; what is answered instead when
     the log fails is the connection's affair. So a handler need not wait."""
+    content: Content | None = None
+    """The source of the body, if others who ask may have it."""
 
 
 def json_response(

@@ -2,6 +2,12 @@
 
 import { t } from "./words.js";
 
+/**
+ * An answer of so many seconds ago will do where a page looks again and again: the gateway then makes one for all
+ * pages that look.
+ */
+const SHARED = { "cache-control": "max-age=2" };
+
 /** The answer to a request was a refusal: what the API says of it. */
 export class Refused extends Error {
   /** @param {number} status @param {string} reason */
@@ -33,14 +39,15 @@ export function query(fields) {
 /**
  * Send a request and read its answer.
  * @param {string} method @param {string} target @param {unknown} [body] sent as JSON
- * @param {{signal?: AbortSignal}} [options]
+ * @param {{signal?: AbortSignal, again?: boolean}} [options] `again`: it was asked before, for the same page
  * @returns {Promise<any>} the JSON of the answer, null without one
  */
-export async function send(method, target, body, { signal } = {}) {
+export async function send(method, target, body, { signal, again = false } = {}) {
   let response;
   try {
     response = await fetch(target, {
       method, signal, credentials: "same-origin",
+      ...(again && { headers: SHARED }),
       ...(body !== undefined && { headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
     });
   } catch (error) {
@@ -61,5 +68,5 @@ export async function send(method, target, body, { signal } = {}) {
   throw new Refused(response.status, String(answer?.detail ?? answer?.reason ?? response.statusText));
 }
 
-/** @param {string} target @param {AbortSignal} [signal] */
-export const get = (target, signal) => send("GET", target, undefined, { signal });
+/** @param {string} target @param {AbortSignal} [signal] @param {boolean} [again] */
+export const get = (target, signal, again) => send("GET", target, undefined, { signal, again });

@@ -12,6 +12,15 @@ const NOT_FOUND = 404;
 /** Said after an action, so that what is shown is asked for again. */
 const CHANGED = "penstock-changed";
 
+/** Pages that look at the same ask within so many ms, so that one answer is made for all of them. */
+const SPREAD_MS = 1000;
+
+/** The time until a page asks again (ms): all pages ask at the same moments, about `everyMs` from each other. */
+function wait(everyMs) {
+  const rest = everyMs - Date.now() % everyMs;
+  return rest + (rest < everyMs / 2 ? everyMs : 0) + Math.random() * SPREAD_MS;
+}
+
 /**
  * The answer of the gateway at a target, asked again while the page is looked at, and after each action.
  * @param {string | null} target null: nothing is asked
@@ -23,10 +32,10 @@ export function useLoaded(target, everyMs = REFRESH_MS) {
     if (target === null) return undefined;
     const gone = new AbortController();
     let timer = 0;
-    const load = async () => {
+    const load = async (asked = false) => {
       if (!document.hidden) {
         try {
-          const data = await get(target, gone.signal);
+          const data = await get(target, gone.signal, asked);
           setState({ target, data, error: null });
         } catch (error) {
           if (gone.signal.aborted) return;
@@ -35,7 +44,7 @@ export function useLoaded(target, everyMs = REFRESH_MS) {
           setState((before) => ({ target, data: stays && before.target === target ? before.data : null, error }));
         }
       }
-      if (!gone.signal.aborted) timer = setTimeout(load, everyMs);
+      if (!gone.signal.aborted) timer = setTimeout(load, wait(everyMs), true);
     };
     const again = () => {
       clearTimeout(timer);

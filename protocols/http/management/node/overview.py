@@ -91,7 +91,7 @@ def add(api: Management) -> None:
     handlers = _Overview(api)
     routes = api.app.routes
     for path, handler in (
-        ("/api/overview", handlers.overview),
+        ("/api/overview", api.answers.shared(handlers.overview)),
         ("/api/cluster-name", handlers.cluster_name),
         ("/api/whoami", handlers.whoami),
         ("/api/auth", handlers.auth),
@@ -99,8 +99,8 @@ def add(api: Management) -> None:
         ("/api/extensions", handlers.extensions),
         ("/api/deprecated-features", handlers.nothing),
         ("/api/deprecated-features/used", handlers.nothing),
-        ("/api/nodes", handlers.nodes),
-        ("/api/nodes/{node}", handlers.node),
+        ("/api/nodes", api.answers.shared(handlers.nodes)),
+        ("/api/nodes/{node}", api.answers.shared(handlers.node)),
         ("/api/nodes/{node}/memory", handlers.memory),
         ("/api/nodes/{node}/memory/relative", handlers.memory_relative),
     ):

@@ -21,16 +21,16 @@ def add(api: Management) -> None:
     handlers = _Connections(api)
     routes = api.app.routes
     for path in ("/api/connections", "/api/vhosts/{vhost}/connections"):
-        routes.add("GET", path, handlers.index)
-    routes.add("GET", "/api/connections/{name}", handlers.show)
+        routes.add("GET", path, api.answers.shared(handlers.index))
+    routes.add("GET", "/api/connections/{name}", api.answers.shared(handlers.show))
     routes.add("DELETE", "/api/connections/{name}", handlers.close)
     routes.add("GET", "/api/connections/{name}/channels", handlers.channels_of)
     routes.add("GET", "/api/connections/{name}/sessions", handlers.sessions_of)
     routes.add("GET", "/api/connections/username/{user}", handlers.of_user)
     routes.add("DELETE", "/api/connections/username/{user}", handlers.close_of_user)
     for path in ("/api/channels", "/api/vhosts/{vhost}/channels"):
-        routes.add("GET", path, handlers.channels)
-    routes.add("GET", "/api/channels/{name}", handlers.channel)
+        routes.add("GET", path, api.answers.shared(handlers.channels))
+    routes.add("GET", "/api/channels/{name}", api.answers.shared(handlers.channel))
     for path in ("/api/consumers", "/api/consumers/{vhost}"):
         routes.add("GET", path, handlers.consumers)
 

@@ -41,8 +41,8 @@ def add(api: Management) -> None:
     handlers = _Exchanges(api)
     routes = api.app.routes
     for path in ("/api/exchanges", "/api/exchanges/{vhost}"):
-        routes.add("GET", path, handlers.index)
-    routes.add("GET", "/api/exchanges/{vhost}/{name}", handlers.show)
+        routes.add("GET", path, api.answers.shared(handlers.index))
+    routes.add("GET", "/api/exchanges/{vhost}/{name}", api.answers.shared(handlers.show))
     routes.add("POST", "/api/exchanges/{vhost}/{name}/route", handlers.route)
     routes.add("PUT", "/api/exchanges/{vhost}/{name}", handlers.declare)
     routes.add("DELETE", "/api/exchanges/{vhost}/{name}", handlers.delete)

@@ -34,8 +34,8 @@ def add(api: Management) -> None:
     handlers = _Queues(api)
     routes = api.app.routes
     for path in ("/api/queues", "/api/queues/detailed", "/api/queues/{vhost}"):
-        routes.add("GET", path, handlers.index)
-    routes.add("GET", "/api/queues/{vhost}/{name}", handlers.show)
+        routes.add("GET", path, api.answers.shared(handlers.index))
+    routes.add("GET", "/api/queues/{vhost}/{name}", api.answers.shared(handlers.show))
     routes.add("PUT", "/api/queues/{vhost}/{name}", handlers.declare)
     routes.add("DELETE", "/api/queues/{vhost}/{name}", handlers.delete)
     routes.add("DELETE", "/api/queues/{vhost}/{name}/contents", handlers.purge)

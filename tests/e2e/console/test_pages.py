@@ -146,7 +146,7 @@ def test_a_redrive_moves_what_the_preview_listed(gateway: Gateway, page: Page, a
     assert [one["payload"] for one in api.send("POST", f"queues/%2F/{dead}/get", got).json()] == ["one"]
     page.get_by_role("button", name="Move 2 messages").click()
     page.get_by_role("dialog").get_by_role("button", name="Move 2 messages").click()
-    expect(page.get_by_role("status")).to_have_text("1 moved. 1 of those listed were gone from the queue.")
+    expect(page.get_by_role("status")).to_have_text("1 moved. 1 of those listed was gone from the queue.")
     left = api.send("POST", f"queues/%2F/{dead}/get", {**got, "count": 9, "ackmode": "ack_requeue_true"})
     kept = {one["payload"]: "x-death" in (one["properties"] or {}).get("headers", {}) for one in left.json()}
     assert kept == {"three": True, "two": False}

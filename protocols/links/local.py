@@ -27,6 +27,11 @@ _LISTENERS: Final = {
     "mqtt": ("mqtt", "mqtts", "mqtt_unix", "ws", "wss"),
 }
 """By front end, the listeners that may count the connection."""
+_ROOM: Final = 512 << 10
+"""Bytes that each socket may have on the way, as far as the system allows (net.core.wmem_max).
+
+A turn of the loop moves so much. Linux's default is half of what it allows.
+"""
 
 
 class Local:
@@ -66,9 +71,7 @@ class Local:
 
         """
         listener = self._listener(protocol)
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        theirs.setblocking(False)
+        ours, theirs = _pair()
         record = {
             "peer": ("127.0.0.1", next(self._ports) & 0xFFFF),
             "foreign": False,
@@ -88,3 +91,11 @@ class Local:
             if found is not None and found.accepting:
                 return found
         raise LinkError(f"the gateway does not listen for {protocol}", remedy=f"set {protocol}.listen")
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    pair = socket.socketpair()
+    for one in pair:
+        one.setblocking(False)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ROOM)
+    return pair

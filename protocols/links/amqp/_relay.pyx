@@ -71,7 +71,7 @@ cdef class Relay:
         """Take a deliver and its header: where they end, or -1 when the header is not whole yet."""
         cdef Py_ssize_t header_end = frame_end(start, end, size)
         cdef Py_ssize_t tag_at = at + HEAD + 5 + start[at + HEAD + 4]
-        cdef Py_ssize_t exchange_at = tag_at + 9, key_at, key_end
+        cdef Py_ssize_t exchange_at = tag_at + 9, key_at, key_end, used
         cdef uint64_t tag
         cdef bytes header
         if header_end < 0:
@@ -102,11 +102,16 @@ cdef class Relay:
             self._put(<const uint8_t*>PyBytes_AS_STRING(self._publish), PyBytes_GET_SIZE(self._publish))
         else:
             self._put_publish(start + exchange_at, start + key_at)
+        # Mostly the body is one frame, and there: both are copied at once.
+        used = header_end
+        if header_end < size and start[header_end] == BODY:
+            used = max(frame_end(start, header_end, size), header_end)
         if header is None:
-            self._put(start + end, header_end - end)
+            self._put(start + end, used - end)
         else:
             self._put(<const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header))
-        return header_end
+            self._put(start + header_end, used - header_end)
+        return used
 
     cdef int _put_publish(self, const uint8_t* exchange, const uint8_t* key) except -1:
         """`exchange` and `key` are the message's own, as short strings; what was given counts instead."""

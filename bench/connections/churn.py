@@ -12,7 +12,6 @@ with Mosquitto (MQTT) or RabbitMQ (AMQP): CPU per client, and the time of a stor
 from __future__ import annotations
 
 import argparse
-import resource
 import statistics
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bench.connections.logins import AMQP_LOGIN, Script, come_and_go, mqtt_login
-from bench.connections.places import Place, started
+from bench.connections.places import Place, allow_open_files, started
 from bench.cpu import cpu_seconds, wait_until_idle
 from tests.support.brokers import BrokerMissing
 
@@ -131,12 +130,10 @@ def main() -> None:
     options = parser.parse_args()
     rows = [row for row in ROWS if options.only in row.name]
     storms = any(row.kind == "storm" for row in rows)
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    need = max(hard, options.storm + 200 if storms else 0)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (need, need))
-    except (ValueError, OSError):
-        parser.error(f"--storm {options.storm} needs more open files than the limit of {hard}: ulimit -n")
+    need = options.storm + 200 if storms else 0
+    most = allow_open_files(need)
+    if most < need:
+        parser.error(f"--storm {options.storm} needs more open files than the limit of {most}: ulimit -n")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         places: dict[str, Place] = {}

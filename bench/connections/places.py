@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import subprocess
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from tests.support.brokers import Broker, Gateway, Mosquitto, RabbitMQ, free_port
 from tests.support.certificates import Authority
 
-__all__ = ["BROKERS", "SETTLED", "Place", "started"]
+__all__ = ["BROKERS", "SETTLED", "Place", "allow_open_files", "started"]
 
 SETTLED = "penstock-settled"
 """penstock with `log.confirm_settled`; only for rows where that matters."""
@@ -32,6 +33,18 @@ class Place:
     def port(self, protocol: str, layer: str = "tcp") -> int:
         """Where clients of this kind connect; 0: it does not speak that."""
         return self.ports.get((protocol, layer), 0)
+
+
+def allow_open_files(wanted: int) -> int:
+    """Let this process and the brokers that it starts open `wanted` files, if it may; how many it is now."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for most in (max(hard, wanted), hard):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        except (ValueError, OSError):
+            continue  # only root may raise the hard limit
+        return most
+    return hard
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
@@ -21,7 +21,14 @@ from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext
 from penstock.protocols.tls.contexts import Layer
 
-__all__ = ["FrontEnd"]
+__all__ = ["FrontEnd", "all_done"]
+
+
+async def all_done(*steps: Callable[[], Awaitable[object]]) -> None:
+    """Begin all steps and wait for each, whatever becomes of the others; then raise the first error."""
+    for found in await asyncio.gather(*(step() for step in steps), return_exceptions=True):
+        if isinstance(found, BaseException):
+            raise found
 
 
 class Filling(Protocol):
@@ -176,7 +183,7 @@ class FrontEnd:
         chosen = [listener for name, listener in self.listeners.items() if name not in but]
         for listener in chosen:
             listener.stop_accepting()
-        await asyncio.gather(*(listener.drain(timeout) for listener in chosen))
+        await all_done(*(partial(listener.drain, timeout) for listener in chosen))
 
     def resume(self) -> None:
         """Accept connections again, at the addresses from before. Raises StartError."""
@@ -192,4 +199,4 @@ class FrontEnd:
     async def drain(self, timeout: float) -> None:
         """End every connection in its protocol's words; cut those that are not gone in `timeout` seconds."""
         self.stop_accepting()
-        await asyncio.gather(*(listener.drain(timeout) for listener in self.listeners.values()))
+        await all_done(*(partial(listener.drain, timeout) for listener in self.listeners.values()))

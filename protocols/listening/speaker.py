@@ -167,7 +167,7 @@ class Speaker(Generic[S]):
         elif login is not None:
             # Nothing of this peer is handled before its password is checked.
             connection.pause_reading("login")
-            self._login = connection.loop.create_task(self._check_login(login))
+            self._login = connection.begin(self._check_login(login))
         written, synced = session.take_waits()
         if written:
             connection.await_written(written)

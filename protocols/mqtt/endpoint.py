@@ -124,7 +124,7 @@ class MqttConnection(MqttLife, Connection):
         if self._amqtt is not None:
             self.greeted()
             self.pause_reading("login")
-            self._login = self.loop.create_task(self._admit(self._amqtt, user_name, password))
+            self._login = self.begin(self._admit(self._amqtt, user_name, password))
             return
         users = self._clients.broker.users
         loopback = self.local
@@ -146,7 +146,7 @@ class MqttConnection(MqttLife, Connection):
             return
         self.greeted()
         self.pause_reading("login")
-        self._login = self.loop.create_task(self._verify(user_name, password or b"", loopback))
+        self._login = self.begin(self._verify(user_name, password or b"", loopback))
 
     def _is_unchecked(self, user_name: str, password: bytes | None) -> bool:
         """Whether this login is that of nobody the gateway knows, and let in all the same."""
@@ -245,7 +245,7 @@ class MqttConnection(MqttLife, Connection):
         if host is None or host.knows(identity, vhost, operation, wanted):
             return False
         self.pause_reading("plugins")
-        self._login = self.loop.create_task(host.ask(identity, vhost, operation, wanted))
+        self._login = self.begin(host.ask(identity, vhost, operation, wanted))
         self._login.add_done_callback(self._decided)
         return True
 
@@ -260,7 +260,7 @@ class MqttConnection(MqttLife, Connection):
     def pause(self, seconds: float, then: Callable[[], None]) -> None:
         """Go on with the login later."""
         self.pause_reading("login")
-        self._login = self.loop.create_task(self._pause(seconds, then))
+        self._login = self.begin(self._pause(seconds, then))
 
     async def _pause(self, seconds: float, then: Callable[[], None]) -> None:
         await asyncio.sleep(seconds)
@@ -331,15 +331,17 @@ class MqttFrontEnd(FrontEnd):
 
     async def drain(self, timeout: float) -> None:
         """Say goodbye to every client and write what sessions know; see `FrontEnd.drain`."""
-        await super().drain(timeout)
-        self.clients.on_deadline = lambda: None
-        if self._clients_timer is not None:
-            self._clients_timer.cancel()
-        self.clients.close()
-        guard = self.clients.broker.authorizer.topic_guard
-        if isinstance(guard, AmqttHost):
-            guard.close()
-        forget_runs()
+        try:
+            await super().drain(timeout)
+        finally:
+            self.clients.on_deadline = lambda: None
+            if self._clients_timer is not None:
+                self._clients_timer.cancel()
+            self.clients.close()
+            guard = self.clients.broker.authorizer.topic_guard
+            if isinstance(guard, AmqttHost):
+                guard.close()
+            forget_runs()
 
 
 async def serve(

@@ -93,7 +93,7 @@ class NativeConnection(Connection):
             self.greeted()
             # Nothing of this peer is handled before its password is checked.
             self.pause_reading("login")
-            self._login = self.loop.create_task(self._check_login(login))
+            self._login = self.begin(self._check_login(login))
         if session.codec.stalled:
             self.pause_reading("opening")
         written, synced = session.codec.take_waits()

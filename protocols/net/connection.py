@@ -40,8 +40,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
 
 from penstock.log_core.errors import LogFailed
 from penstock.logs import fields
@@ -145,6 +145,16 @@ class Connection(Life, asyncio.BufferedProtocol):
             extra=fields(connection=self.id, peer=self.peer, user=self.user or "-"),
         )
         self.abort("internal error")
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do what needs a wait, such as a login; a fault in it drops the connection, as in `received`."""
+        return self.loop.create_task(self._done(work))
+
+    async def _done(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception:
+            self.failed()
 
     def pause_reading(self, reason: str) -> None:
         """Stop reading until `resume_reading(reason)`; reasons add up."""

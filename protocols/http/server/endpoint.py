@@ -16,6 +16,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -504,11 +505,13 @@ class HttpFrontEnd(FrontEnd):
     async def drain(self, timeout: float) -> None:
         """End what belongs to this front end, then its connections."""
         self.stop_accepting()
-        for end in self.before_drain:
-            await end(timeout)
-        if self.forwarder is not None:
-            self.forwarder.close()
-        await super().drain(timeout)
+        # From the last to the first; one that fails keeps none of the others from being done.
+        async with AsyncExitStack() as steps:
+            steps.push_async_callback(super().drain, timeout)
+            if self.forwarder is not None:
+                steps.callback(self.forwarder.close)
+            for end in reversed(self.before_drain):
+                steps.push_async_callback(end, timeout)
 
     def serve(
         self, section: str, app: App, address: Address | None, tls_address: Address | None, tls: Tls | None

@@ -69,11 +69,12 @@ def _guarded(words: Sequence[str]) -> int:
         )
         return 1
     except OSError as error:
-        return _unwritten(error)
+        # That of a gateway may come from anywhere: its log says where.
+        return _unwritten(error, "serve" if words[0] == "serve" else "standard output")
     return code
 
 
-def _unwritten(error: OSError) -> int:
+def _unwritten(error: OSError, where: str = "standard output") -> int:
     """The exit code when output could not be written."""
     import os
 
@@ -81,8 +82,7 @@ def _unwritten(error: OSError) -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return 0  # its reader went away, as `| head` does
-    where = error.filename or "standard output"
-    print(f"penstock: error: {where}: {error.strerror or error}", file=sys.stderr)
+    print(f"penstock: error: {error.filename or where}: {error.strerror or error}", file=sys.stderr)
     return 1
 
 

@@ -16,7 +16,7 @@ import resource
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -57,7 +57,7 @@ from penstock.protocols.http import serve as http
 from penstock.protocols.http.management.definitions.loading import Import, load_file, load_parts
 from penstock.protocols.http.server.app import ErrorTexts
 from penstock.protocols.links.links import Links
-from penstock.protocols.listening.front_end import FrontEnd
+from penstock.protocols.listening.front_end import FrontEnd, all_done
 from penstock.protocols.listening.registry import Registry
 from penstock.protocols.mqtt import endpoint as mqtt
 from penstock.protocols.mqtt.options import MqttOptions
@@ -205,6 +205,9 @@ def work(
             return runner.run(_serve(config, log, tls, membership, load, times, replica))
     except Stopped:
         return 0
+    except OSError:
+        logger.exception("the gateway failed")
+        raise
     finally:
         log.close_sync()
         faulthandler.cancel_dump_traceback_later()
@@ -411,23 +414,25 @@ async def running(
         with logs.gathered(loop.call_soon):
             yield Parts(tick, front_ends, broker, shared.admission, memory)
     finally:
-        if crew is not None:
-            crew.close()
-        await links.stop()
-        for front_end in front_ends.values():
-            front_end.stop_accepting()
         drain_s = config.server.drain_timeout_s
         if log.failed is not None:
             drain_s = _FAILED_DRAIN_S  # nothing under way can be confirmed any more
         elif replica is not None:
             drain_s = min(drain_s, _HANDOVER_DRAIN_S)
-        await asyncio.gather(*(front_end.drain(drain_s) for front_end in front_ends.values()))
-        if telemetry is not None and log.failed is None:
-            await telemetry.close()
-        broker.close()
-        tick.run()
-        events.stop()
-        tick.close()
+        # From the last to the first; one that fails keeps none of the others from being done.
+        async with AsyncExitStack() as steps:
+            steps.callback(tick.close)
+            steps.callback(events.stop)
+            steps.callback(tick.run)
+            steps.callback(broker.close)
+            if telemetry is not None and log.failed is None:
+                steps.push_async_callback(telemetry.close)
+            steps.push_async_callback(all_done, *(partial(one.drain, drain_s) for one in front_ends.values()))
+            for front_end in front_ends.values():
+                steps.callback(front_end.stop_accepting)
+            steps.push_async_callback(links.stop)
+            if crew is not None:
+                steps.callback(crew.close)
 
 
 async def _serve(

@@ -38,7 +38,16 @@ from typing import NamedTuple, Protocol
 from penstock.log_core.producers import OWNER_SIZE
 from penstock.router.names import text, wire
 
-__all__ = ["ProducerName", "Store", "Tables", "producer_name", "producer_parts", "row_key"]
+__all__ = [
+    "ProducerName",
+    "Store",
+    "Tables",
+    "digest_of",
+    "producer_name",
+    "producer_parts",
+    "row_key",
+    "row_part",
+]
 
 
 class Tables(Protocol):
@@ -100,8 +109,14 @@ def producer_parts(label: bytes) -> tuple[str, str, str, str] | None:
 
 def row_key(*parts: str | bytes) -> bytes:
     """The key of the row of the thing with these names, 16 bytes."""
-    whole = b""
-    for part in parts:
-        data = part if isinstance(part, bytes) else wire(part)
-        whole += len(data).to_bytes(4, "little") + data
-    return hashlib.blake2b(whole, digest_size=16).digest()
+    return digest_of(b"".join([row_part(part if isinstance(part, bytes) else wire(part)) for part in parts]))
+
+
+def row_part(name: bytes) -> bytes:
+    """One of the names, as a row's key is made of them."""
+    return len(name).to_bytes(4, "little") + name
+
+
+def digest_of(parts: bytes) -> bytes:
+    """The key of the row of the thing with these names, which are parts one behind the other."""
+    return hashlib.blake2b(parts, digest_size=16).digest()

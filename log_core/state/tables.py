@@ -92,7 +92,10 @@ class Tables:
 
     def _set(self, table: str, key: bytes, value: bytes) -> None:
         rows = self._tables.setdefault(table, {})
-        weight = self._weights.get(table, 0) - self._let_go(rows.get(key))
+        weight = self._weights.get(table, 0)
+        before = rows.get(key)
+        if before is not None:
+            weight -= self._let_go(before)
         place: bytes | int = value
         if weight > SPILL_FROM and len(value) > _SPILL_LEAST and self._folder is not None:
             try:
@@ -105,13 +108,13 @@ class Tables:
         rows[key] = place
         self._weights[table] = weight + (len(place) if isinstance(place, bytes) else 0)
 
-    def _let_go(self, place: bytes | int | None) -> int:
+    def _let_go(self, place: bytes | int) -> int:
         """A value is replaced or deleted: the bytes of memory it had."""
         if isinstance(place, int):
             assert self._spill is not None
             self._spill.drop(place)
             return 0
-        return len(place or b"")
+        return len(place)
 
     def delete(self, table: str, key: bytes) -> int:
         """Remove a row; returns the LSN of the change, or 0 (nothing logged) when there was none."""

@@ -21,7 +21,7 @@ from typing import Final
 
 from penstock.lazy_dataclass import dataclass
 from penstock.router.names import text, wire
-from penstock.router.rows import Tables, row_key
+from penstock.router.rows import Tables, digest_of, row_part
 
 __all__ = ["Retained", "RetainedMessage"]
 
@@ -83,6 +83,7 @@ class Retained:
     def __init__(self, vhost: str, tables: Tables) -> None:
         self._vhost = vhost
         self._wire = wire(vhost)
+        self._row_head = row_part(self._wire)
         self._tables = tables
         self._root = _Level()
         self._count = 0
@@ -99,25 +100,37 @@ class Retained:
             ValueError: the topic is empty.
 
         """
-        if not message.topic:
-            raise ValueError("a topic has at least one character")
-        if not message.body:
-            return self.delete(message.topic)
-        row = self._insert(message.topic)
-        vhost = self._wire
-        head = _HEAD.pack(
-            _VERSION,
+        return self.keep(
+            message.topic,
             message.enc,
+            message.props,
+            message.body,
             message.flags,
             message.priority,
             message.stored_ms,
             message.expires_ms,
-            len(vhost),
-            len(message.topic),
-            len(message.props),
         )
-        value = b"".join((head, vhost, message.topic, message.props, message.body))
-        return self._tables.put(_TABLE, row, value)
+
+    def keep(
+        self,
+        topic: bytes,
+        enc: int,
+        props: bytes,
+        body: bytes,
+        flags: int,
+        priority: int,
+        stored_ms: int,
+        expires_ms: int,
+    ) -> int:
+        """As `set`, of the fields of a message: a client may publish very many."""
+        if not topic:
+            raise ValueError("a topic has at least one character")
+        if not body:
+            return self.delete(topic)
+        vhost = self._wire
+        sizes = len(vhost), len(topic), len(props)
+        head = _HEAD.pack(_VERSION, enc, flags, priority, stored_ms, expires_ms, *sizes)
+        return self._tables.put(_TABLE, self._insert(topic), b"".join((head, vhost, topic, props, body)))
 
     def delete(self, topic: bytes) -> int:
         """Keep nothing for this topic; the LSN to wait for, 0 when nothing was kept."""
@@ -221,7 +234,7 @@ class Retained:
         level.set = self._begun
         if not level.row:
             # The same object as the table's key, not a copy of it.
-            level.row = row or row_key(self._wire, topic)
+            level.row = row or digest_of(self._row_head + row_part(topic))
             self._count += 1
         return level.row
 

@@ -20,7 +20,6 @@ from penstock.protocols.mqtt.publishing.delays import Delay, DelayRefused, read_
 from penstock.protocols.mqtt.subscriptions.filters import is_reserved
 from penstock.router.errors import AccessRefused, RoutingError
 from penstock.router.messages.delay_names import delay_name
-from penstock.router.messages.retained import RetainedMessage
 
 if TYPE_CHECKING:
     from penstock.protocols.mqtt.clients.clients import Client
@@ -194,15 +193,5 @@ def store_retained(vhost: Vhost, topic: bytes, block: bytes, payload: bytes, qos
     Returns the LSN its acknowledgement waits for, or 0.
     """
     now_ms = vhost.broker.log.now_ms()
-    return vhost.retained.set(
-        RetainedMessage(
-            topic=topic,
-            enc=ENC_MQTT5,
-            props=block,
-            body=payload,
-            flags=_QOS_FLAGS[qos],
-            priority=0,
-            stored_ms=now_ms,
-            expires_ms=now_ms + ttl_ms if ttl_ms else 0,
-        )
-    )
+    expires_ms = now_ms + ttl_ms if ttl_ms else 0
+    return vhost.retained.keep(topic, ENC_MQTT5, block, payload, _QOS_FLAGS[qos], 0, now_ms, expires_ms)

@@ -54,7 +54,7 @@ class QueueEntry:
     default_slot: Slot | None = None
     """Its slot in the default exchange, from the first message to its name on."""
     policy_names: tuple[int, str | None, str | None] | None = None
-    """What lists found: how often policies had changed, the names of its policy and its operator policy."""
+    """As lists found it: how often policies had changed, the names of its policy and its operator policy."""
     own_feed: Feed | None = None
     """Where all that is routed to it goes when it is a stream or may refuse messages, and what a subscription
     reads; else it shares those of its slots."""

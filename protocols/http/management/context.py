@@ -169,7 +169,7 @@ class Management:
             broker, registry, asyncio.get_running_loop().time, History(history_bytes, clock)
         )
         self.answers = SharedAnswers(asyncio.get_running_loop().time)
-        """What pages look at again and again."""
+        """Answers that pages ask for again and again."""
         self.queues = SortedQueues(broker)
         self._owner = _Owner()
 

@@ -76,7 +76,7 @@ class SharedAnswers:
             content = response.content
             return response
         finally:
-            # Who waits makes an answer of its own if this one failed, or its client went.
+            # A request that waits makes its own answer if this one failed, or its client went.
             if content is None:
                 del self._known[request.target]
             else:

@@ -68,7 +68,7 @@ async def test_pages_that_look_at_about_the_same_time_share_one_answer() -> None
     assert (made, age_of(response)) == (2, None)
 
 
-async def test_who_does_not_say_so_gets_an_answer_of_its_own() -> None:
+async def test_a_request_that_does_not_say_so_gets_an_answer_of_its_own() -> None:
     page = Page()
     assert (await page.ask())[0] == 1
     others = (

@@ -15,8 +15,9 @@
     delayed   the same while the list of --delayed messages that wait for their time is asked for each second
 
 The publisher sends a persistent message of 1 KiB every 5 ms, whatever became of the one before; time counts
-from when a message was due (bench/publish_latency.py). It shares the machine with the gateway. Rounds with
-and without take turns; printed is the median of p50 and p99 over the rounds.
+from when a message was due (bench/publish_latency.py). It shares the machine with the gateway. Slices of 2 s
+with and without take turns, --rounds times --seconds of each. Printed are p50 and p99 of all of them, and the
+interval in which their ratio is (bench/interleaved.py).
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ import time
 from collections.abc import Callable, Sequence
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from statistics import median, quantiles
 from typing import Any
 from urllib.parse import quote
 
 from bench import console_find, console_pages, console_stalls
 from bench.cpu import cpu_seconds, wait_until_idle
+from bench.interleaved import Interval, in_turns, quantile, ratio
 from bench.load_amqp import Client, frame, method, short_string
 from bench.publish_latency import beside, bulk, declare, probe
 from tests.support.brokers import Gateway
@@ -56,6 +57,7 @@ ORDERS = (
     "message_stats.publish_details.rate",
     "messages_details.rate",
 )
+_SLICE_S = 2.0
 _CASES = ("idle", "pages", "stalls", "search", "first", "watched", "find", "delayed")
 LOGIN = "Basic " + base64.b64encode(b"guest:guest").decode()
 
@@ -100,27 +102,52 @@ def searching(port: int, running: Synchronized[int], moved: Synchronized[int]) -
             asked["cursor"] = answer["cursor"]
 
 
-def compared(what: str, gateway: Gateway, rounds: int, seconds: float, *work: object) -> None:
-    """Probe with and without what happens beside, in turns, and print both."""
-    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
-    done = 0
-    probe(gateway.amqp_port, 2.0)
-    for number in range(2 * rounds):
-        with_it = number % 2 == 1
+def compared(
+    what: str,
+    gateway: Gateway,
+    rounds: int,
+    seconds: float,
+    bar: Callable[[Interval, float], str],
+    *work: object,
+) -> None:
+    """Probe with and without what happens beside, in short turns, and print both.
+
+    `bar`: what is said of the ratio of p99, and of p99 without it (s).
+    """
+    done: list[int] = []
+
+    def slice_(with_it: bool) -> list[float]:
         with beside(*([work] if with_it else [])) as moved:
-            cuts = quantiles(probe(gateway.amqp_port, seconds), n=100)
-        done += sum(count.value for count in moved)
-        found[with_it].append((cuts[49], cuts[98]))
-    for with_it, figures in found.items():
-        p50, p99 = (median(one[at] for one in figures) * 1e3 for at in (0, 1))
-        beside_it = f"   {done / rounds / seconds:,.1f} per s beside it" if with_it else ""
-        label = f"{what}, {'with' if with_it else 'without'}"
-        print(f"{label:44} p50 {p50:7.3f}  p99 {p99:7.3f} ms{beside_it}", flush=True)
-    p50, p99 = (
-        median(with_[at] / without[at] for without, with_ in zip(found[False], found[True], strict=True))
-        for at in (0, 1)
-    )
-    print(f"{'with, of without':44} p50 {p50:7.3f}  p99 {p99:7.3f}", flush=True)
+            took = probe(gateway.amqp_port, _SLICE_S)
+        done.append(sum(count.value for count in moved))
+        return took
+
+    probe(gateway.amqp_port, 2.0)
+    pairs = in_turns(max(int(rounds * seconds / _SLICE_S), 1), slice_)
+    for side, with_it in ((0, "without"), (1, "with")):
+        values = [value for pair in pairs for value in pair[side]]
+        p50, p99 = (quantile(values, of) * 1e3 for of in (0.5, 0.99))
+        beside_it = f"   {sum(done) / len(pairs) / _SLICE_S:,.1f} per s beside it" if side else ""
+        print(f"{f'{what}, {with_it}':44} p50 {p50:7.3f}  p99 {p99:7.3f} ms{beside_it}", flush=True)
+    alone = quantile([value for pair in pairs for value in pair[0]], 0.99)
+    for name, of in (("p50", 0.5), ("p99", 0.99)):
+        found = ratio(pairs, of)
+        said = bar(found, alone) if of == 0.99 else ""
+        print(
+            f"{f'with, of without: {name}':44} {found.ratio:7.3f}, "
+            f"95 % in {found.low:.3f} to {found.high:.3f}   {said}",
+            flush=True,
+        )
+
+
+def within_a_tenth(found: Interval, _: float) -> str:
+    """p99 may be a tenth higher."""
+    return f"at most 1.1: {found.verdict(1.1)}"
+
+
+def within_10_ms(found: Interval, alone: float) -> str:
+    """p99 may be 10 ms higher."""
+    return f"at most 10 ms more: {found.verdict(1 + 0.01 / alone)}"
 
 
 def idle(folder: Path, queues: int, seconds: float) -> None:
@@ -157,14 +184,14 @@ def pages(folder: Path, queues: int, rounds: int, seconds: float) -> None:
             used = (cpu_seconds(gateway.pid) - before) / count
             print(f"{f'a page of {queues:,} by {order}':60} {used * 1e3:7.1f} ms of CPU", flush=True)
         path = "/api/queues?page=1&page_size=100&sort=messages_ready&sort_reverse=true"
-        compared("a page each second", gateway, rounds, seconds, each_second, port, path)
+        compared("a page each second", gateway, rounds, seconds, within_10_ms, each_second, port, path)
 
 
 def search(folder: Path, messages: int, rounds: int, seconds: float) -> None:
     """A search of a log."""
     with Gateway(folder / "search", settings=SETTINGS) as gateway:
         console_find.publish(gateway, messages)
-        compared("a search", gateway, rounds, seconds, searching, gateway.ports["http"])
+        compared("a search", gateway, rounds, seconds, within_a_tenth, searching, gateway.ports["http"])
 
 
 def search_once(port: int, asked: dict[str, Any]) -> dict[str, Any]:
@@ -193,8 +220,9 @@ def delayed(folder: Path, count: int, rounds: int, seconds: float) -> None:
         client.close()
         wait_until_idle(gateway.pid, 60)
         path = f"/v1/vhosts/{quote('/', '')}/delayed?max=100"
+        port = gateway.ports["http"]
         compared(
-            "the delayed list each second", gateway, rounds, seconds, each_second, gateway.ports["http"], path
+            "the delayed list each second", gateway, rounds, seconds, within_10_ms, each_second, port, path
         )
 
 
@@ -208,7 +236,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--messages", type=int, default=10_000_000, help="to search")
     parser.add_argument("--pages", type=int, default=20, help="open in a browser")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=10.0, help="of a round (default 10)")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="of a round, with and without (default 10)"
+    )
     parser.add_argument("--idle-seconds", type=float, default=60.0)
     parser.add_argument("--case", choices=_CASES, help="only this one")
     chosen = parser.parse_args(arguments)

@@ -469,7 +469,10 @@ class _Run:
         torn = found.reason is not None or written > found.end
         if torn or self._is_end(segments, at):
             self._check_size(segment, found)
-        if torn or found.next_lsn < promised:
+        is_last = at + 1 == len(segments)
+        # The end that a checkpoint knows may lie a jump behind the last record: nothing was written since.
+        short = ends_early(found.next_lsn - 1, promised - 1) if is_last else found.next_lsn < promised
+        if torn or short:
             follows = promised if at + 1 < len(segments) else 0
             hits = self._look_behind(segments, at, found)
             if found.next_lsn > self._synced:

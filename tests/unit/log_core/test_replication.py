@@ -133,6 +133,24 @@ def test_a_takeover_has_all_that_was_confirmed(nodes: list[Node]) -> None:
         log.flush()
 
 
+@pytest.mark.parametrize("records", [1, 5])
+def test_an_owner_may_follow_one_that_wrote_nothing(nodes: list[Node], records: int) -> None:
+    """Its positions had jumped, since it followed a kill, and its checkpoint names them."""
+    killed, idle, heir = nodes
+    log = killed.serve()
+    feed = durable_feed(log)
+    for _ in range(records):
+        assert log.wait_synced(append(log, [feed], b"kept"))
+    killed.journal.hold = True
+    second = idle.serve()
+    last = second.written_lsn
+    second.close_sync()
+    idle.log = None
+    third = heir.serve()
+    assert third.appender.next_lsn > last
+    assert third.feeds[feed.id].end == records
+
+
 def test_nothing_is_confirmed_before_the_journal_has_it(nodes: list[Node]) -> None:
     owner = nodes[0]
     log = owner.serve()

@@ -38,6 +38,12 @@ def main() -> None:
             print(f"    its process: {serving}, its supervisor: {node.pid}, its log: {node.log_path}")
         print("Connect to either node. Kill the owner's process and see the other one take over:")
         print(f"    kill -9 {' '.join(map(str, owner.children()))}")
+        config = folder / "node.toml"
+        servers = ", ".join(f'"127.0.0.1:{broker.port}"' for broker in brokers)
+        config.write_text(f'[log]\nengine = "kafka"\n\n[kafka]\nbootstrap_servers = [{servers}]\n')
+        print("Look at the nodes, have the other one take over, make a standby's folder anew:")
+        for words in ("status", "handover", "rebuild NODE"):
+            print(f"    penstock cluster {words} --config {config}", flush=True)
         try:
             while True:
                 time.sleep(1)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from penstock.protocols.links.amqp.header import encoded
 from penstock.protocols.links.amqp.parameters import (
     SCHEMAS,
     Check,
@@ -105,6 +104,8 @@ def _properties(value: Any) -> str:
             least, most = _INTEGERS[name]
             if not is_whole(one) or not least <= one <= most:
                 return f"has {name}, which should be an integer from {least} to {most}"
+    from penstock.protocols.links.amqp.header import encoded  # pamqp: only where there are shovels
+
     try:
         encoded(whole(dict(value)))
     except ValueError as error:

@@ -6,7 +6,15 @@ from pathlib import Path
 
 from penstock.errors import LogError, StartError
 
-__all__ = ["Damage", "LogFailed", "OutOfSequence", "ProducerFenced", "data_damaged", "version_unknown"]
+__all__ = [
+    "Damage",
+    "LogDamaged",
+    "LogFailed",
+    "OutOfSequence",
+    "ProducerFenced",
+    "data_damaged",
+    "version_unknown",
+]
 
 
 class Damage(LogError):
@@ -65,10 +73,14 @@ class OutOfSequence(LogError):
         self.expected = expected
 
 
-def data_damaged(damage: Damage, copy: Path | None) -> StartError:
+class LogDamaged(StartError):
+    """The log cannot be opened, since its durable data is damaged."""
+
+
+def data_damaged(damage: Damage, copy: Path | None) -> LogDamaged:
     """Durable data is damaged: nothing is thrown away without being told to."""
     kept = f"; a copy is kept in {copy}" if copy is not None else ""
-    return StartError(
+    return LogDamaged(
         f"the log is damaged: {damage.message}{kept}",
         remedy="run `penstock log repair` to see what would be lost; restore the folder from a backup, or "
         "start once with --salvage to go on without it",

@@ -23,6 +23,8 @@ from penstock.cluster.settings import journal_options, listeners, node_name
 from penstock.cluster.standby import Claimed, Standby
 from penstock.cluster.watched import Watched
 from penstock.config import Address, Config
+from penstock.errors import StartError
+from penstock.log_core.errors import LogDamaged
 from penstock.log_core.files.layout import Folder
 from penstock.log_core.files.lock import Lock
 from penstock.log_core.replication.entries import VERSION
@@ -45,7 +47,8 @@ def run_node(config: Config, serve: Serve, tell: Callable[[str], object]) -> int
         config: Of the node.
         serve: Serves as the owner of a replica; its exit code.
         tell: Told `standby` when the node follows the log, `owner OFFSET` when it has claimed it, `reaches 1`
-            or `reaches 0` when its clients begin or cease to reach an owner that serves.
+            or `reaches 0` when its clients begin or cease to reach an owner that serves, `unusable` when
+            another start would not help.
 
     Raises:
         ConfigError, StartError: the node cannot start; with the remedy.
@@ -86,6 +89,13 @@ def run_node(config: Config, serve: Serve, tell: Callable[[str], object]) -> int
         watched.on_end = replica.beat_soon
         try:
             return serve(replica)
+        except LogDamaged as error:
+            try:
+                replica.give_up(error)
+            except StartError:
+                tell("unusable")
+                raise
+            return 1
         finally:
             replica.close()
             watched.close()

@@ -17,6 +17,8 @@ from typing import Final
 
 from penstock.cluster.control import HANDOVER, NodeStatus, heir, note, status
 from penstock.cluster.standby import Claimed
+from penstock.errors import StartError
+from penstock.log_core.errors import LogDamaged
 from penstock.log_core.files.files import Files
 from penstock.log_core.replication.committer import JournalCommitter
 from penstock.log_core.replication.entries import Kind, encode
@@ -73,6 +75,8 @@ class Replica:
         self.files: Final = ReplicatedFiles(root, self.owner)
         self._journal = journal
         self._root = root
+        self._claimed = claimed
+        self._is_damaged = False
         self._position = position
         self._identity = claimed.identity
         self._ends_soon = False
@@ -277,6 +281,20 @@ class Replica:
         timer.daemon = True
         timer.start()
 
+    def give_up(self, error: LogDamaged) -> None:
+        """The folder cannot be served: `close` releases the log, and the next start makes the folder anew.
+
+        Raises StartError: nothing is better then, since the folder is as the journal has it.
+        """
+        self._is_damaged = not self._claimed.sends_folder
+        if self._claimed.sends_folder or self._claimed.is_anew:
+            raise StartError(
+                f"the topic {self._journal.topic} may hold a damaged log: {error.message}",
+                remedy="start the node once more, which makes its folder anew; if it ends so again, go back "
+                "to one machine and repair its folder, see docs/how-to/cluster.md",
+            ) from None
+        _LOG.error("the log is released, and this node makes its folder anew: %s", error.message)
+
     def close(self) -> None:
         """Behind the log's end. If all is kept, the log is released, and the folder is a standby's again."""
         self._ends.set()
@@ -288,6 +306,8 @@ class Replica:
             self._journal.hint(encode(Kind.RELEASE, owner.claim, 0))  # first: clients wait for the next owner
         except JournalFailed as error:
             _LOG.warning("the log was not released, standbys wait: %s", error)
+        if self._is_damaged:
+            return
         sync_all(self._root)
         self._position.owner = False
         self._position.boot = ""

@@ -72,6 +72,8 @@ class Claimed:
     position: Position
     sends_folder: bool
     """The folder was a gateway's alone: it must be sent as it is."""
+    is_anew: bool
+    """This process made the folder from the start of the journal: all of it came from there."""
     identity: dict[str, object]
     """Of this node, for its signs of life."""
 
@@ -109,6 +111,7 @@ class Standby:
         self._stopping = threading.Event()
         self._released = False
         self._sends_folder = False
+        self._is_anew = False
         self._claimed_at = -1
         self._lease_s = 0.0
         """The owner's, whose settings may be other ones."""
@@ -153,8 +156,7 @@ class Standby:
                     return self._read_from(position)
                 except Trimmed as error:
                     _LOG.warning("the folder is made anew from the journal: %s", error)
-                    position = begin_anew(self._root, self._journal.topic)
-                    position.offset = self._journal.bounds().first
+                    position = self._anew(self._journal.bounds())
         finally:
             self._watch.stop()
 
@@ -176,9 +178,7 @@ class Standby:
         found = Position.read(self._root)
         if found is None:
             if not file_sizes(self._root):
-                found = begin_anew(self._root, topic)
-                found.offset = bounds.first
-                return found, False
+                return self._anew(bounds), False
             if bounds.end > 0:
                 raise self._foreign()
             return Position(topic), True
@@ -194,9 +194,15 @@ class Standby:
             )
         if not found.follows or found.offset < bounds.first:
             _LOG.warning("the folder may differ from the journal: it is made anew")
-            found = begin_anew(self._root, topic)
-            found.offset = bounds.first
+            return self._anew(bounds), False
         return found, False
+
+    def _anew(self, bounds: Bounds) -> Position:
+        """Begin at the start of the journal, with an empty folder."""
+        self._is_anew = True
+        found = begin_anew(self._root, self._journal.topic)
+        found.offset = bounds.first
+        return found
 
     def _foreign(self) -> StartError:
         return StartError(
@@ -428,4 +434,4 @@ class Standby:
         else:
             position.begin_to_own(self._root)
         _LOG.info("claimed", extra=fields(offset=claim, reason=reason))
-        return Claimed(claim, sent_at, position, self._sends_folder, self._identity)
+        return Claimed(claim, sent_at, position, self._sends_folder, self._is_anew, self._identity)

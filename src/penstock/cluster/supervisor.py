@@ -1,9 +1,9 @@
 """Starts a node's process, starts it again when it ends, and releases the log in the name of a dead owner.
 
-A first process that cannot start ends the supervisor, with its exit code. Once one has followed the log,
-each is started again, since Kafka may be away for a while: at once when it had run for some seconds, later
-when it ends again and again. SIGTERM and SIGINT end both. When the supervisor is gone the process ends,
-too: a pipe between them tells.
+A first process that cannot start ends the supervisor, with its exit code, and so does one that found the
+log damaged in Kafka. Once one has followed the log, each is started again, since Kafka may be away for a
+while: at once when it had run for some seconds, later when it ends again and again. SIGTERM and SIGINT end
+both. When the supervisor is gone the process ends, too: a pipe between them tells.
 """
 
 from __future__ import annotations
@@ -90,6 +90,8 @@ class _Child:
         self.claim: int | None = None
         self.reaches = False
         """Clients of the node reach an owner that serves."""
+        self.is_unusable = False
+        """It would fail again."""
 
     def look(self, seconds: float = 0.0) -> None:
         """Take in the lines that it told, waiting for one, or for its end."""
@@ -104,6 +106,8 @@ class _Child:
                 self.claim, self.reaches = int(rest), False
             elif word == "reaches":
                 self.reaches = rest == "1"
+            elif word == "unusable":
+                self.is_unusable = True
 
     def reload(self, *_: object) -> None:
         """Pass SIGHUP on, once it would not end the process: an owner reads its configuration again."""
@@ -194,7 +198,7 @@ def supervise_node(config: Config) -> int:
         code = child.process.returncode
         if asked or (code == 0 and stopping.is_set()):
             return max(code, 0)
-        if not is_ready:
+        if not is_ready or child.is_unusable:
             return code if code > 0 else 1
         if child.claim is not None:
             releaser.release(child.claim)

@@ -20,8 +20,10 @@ from penstock.cluster.replica import Replica
 from penstock.cluster.standby import Claimed, Standby
 from penstock.cluster.watched import Watched
 from penstock.config import Address
+from penstock.errors import StartError
 from penstock.gateway.watches import keep_lease
 from penstock.log_core.batch._crc import crc32c
+from penstock.log_core.errors import LogDamaged
 from penstock.log_core.log import Log
 from penstock.log_core.maintenance._seal import Needs
 from penstock.log_core.replication.entries import EntryNewer, Kind, encode
@@ -53,7 +55,7 @@ class Node:
         lease_s: float = LEASE_S,
     ) -> None:
         self.root = root / name
-        self.root.mkdir()
+        self.root.mkdir(exist_ok=True)
         self.journal = MemoryJournal(partition)
         self.owners: list[Owner] = []
         self.claimed: Claimed | None = None
@@ -92,6 +94,19 @@ class Node:
             replica._ends.set()
             replica._thread.join()
             watched.close()
+
+    @contextmanager
+    def owning(self) -> Iterator[Replica]:
+        """As the owner that it has become, without a log."""
+        wait_until(lambda: self.claimed)
+        assert self.claimed is not None
+        replica = Replica(
+            self.journal, self.root, self.claimed, lease_s=LEASE_S, stop_s=1.0, spare_bytes=SPARE_BYTES
+        )
+        try:
+            yield replica
+        finally:
+            replica.close()
 
     @contextmanager
     def serving(self, **settings: Any) -> Iterator[tuple[Replica, Log]]:
@@ -545,6 +560,31 @@ def test_a_standby_that_reads_slowly_tells_how_old_its_oldest_missing_entry_is(
         wait_until(lambda: status(first.journal).node("b").lag_s > 1.0)
         second.journal.slow = False
         wait_until(lambda: status(first.journal).node("b").lag_s == 0.0)
+
+
+def test_a_node_with_a_damaged_folder_releases_the_log_and_makes_its_folder_anew(
+    made: Callable[..., Node],
+) -> None:
+    """Or it would claim, fail and claim again, for ever."""
+    first = made("a")
+    with first.serving() as (_, log):
+        fill(log, durable_feed(log), 100 * KIB)
+    again = made("a")
+    wait_until(lambda: again.claimed)
+    whole = contents(again.root)
+    min(again.root.glob("shard-000/wal/*.wal")).unlink()
+    with pytest.raises(LogDamaged) as damaged, again.owning() as replica:
+        try:
+            Log.open(again.root, options(), files=replica.files, committer=replica.committer)
+        except LogDamaged as error:
+            replica.give_up(error)
+            raise
+    assert again.journal.bounds().end > replica.owner.claim + 1, "it released the log"
+    third = made("a")
+    wait_until(lambda: third.claimed)
+    assert contents(third.root) == whole
+    with pytest.raises(StartError, match="topic test may hold a damaged log"), third.owning() as replica:
+        replica.give_up(damaged.value)
 
 
 async def passed(holds: Callable[[], Any]) -> None:

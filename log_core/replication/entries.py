@@ -13,8 +13,9 @@ Names are relative to the data folder. Kinds:
     DROP     the file is removed
     BEAT     the owner lives; the payload says who it is, as that of its CLAIM, and names the next owner
     RELEASE  the owner of `claim` serves no more: another node may claim at once. A hint, without an index
-    ASK      a request of an administrator while `claim` owns the log, in JSON: {"ask": "handover", "to": NODE
-             or ""} or {"ask": "rebuild", "to": NODE}. A hint, too
+    ASK      a request while `claim` owns the log, in JSON: an administrator's {"ask": "handover", "to": NODE
+             or ""} or {"ask": "rebuild", "to": NODE}; a standby's {"ask": "alive"} of an owner that it
+             suspects: it reads what lies before it. A hint, too
 """
 
 from __future__ import annotations

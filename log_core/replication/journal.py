@@ -72,8 +72,8 @@ class Journal(Protocol):
     def append(self, index: int, raw: bytes) -> None:
         """Append an entry behind all earlier ones, without waiting. Raises JournalFailed."""
 
-    def hint(self, raw: bytes) -> None:
-        """Append an entry without an index, and wait until it is kept. Raises JournalFailed."""
+    def hint(self, raw: bytes) -> int:
+        """Append an entry without an index, and wait until it is kept; its offset. Raises JournalFailed."""
 
     def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The entries from `first` to `end`, without `end`. Waits for them. Raises JournalFailed."""

@@ -290,9 +290,9 @@ class KafkaJournal:
         """Append a CLAIM and wait until it is kept; its offset. Raises JournalFailed."""
         return self._put_and_wait(raw)
 
-    def hint(self, raw: bytes) -> None:
-        """Append an entry without an index, and wait until it is kept. Raises JournalFailed."""
-        self._put_and_wait(raw)
+    def hint(self, raw: bytes) -> int:
+        """Append an entry without an index, and wait until it is kept; its offset. Raises JournalFailed."""
+        return self._put_and_wait(raw)
 
     def begin(self, answer: Answer) -> None:
         """From now on tell `answer` of appended entries, in order, from a thread of the journal."""

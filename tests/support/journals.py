@@ -93,8 +93,8 @@ class MemoryJournal:
     def topic(self) -> str:
         return "test"
 
-    def hint(self, raw: bytes) -> None:
-        self.partition.put(raw)
+    def hint(self, raw: bytes) -> int:
+        return self.partition.put(raw)
 
     def read(self, first: int, end: int) -> Iterator[tuple[int, bytes]]:
         for offset in range(max(first, self.partition.first), end):

@@ -20,6 +20,7 @@ from penstock.log_core.replication.journal import Journal
 from penstock.log_core.replication.position import Position
 
 __all__ = [
+    "ALIVE",
     "HANDOVER",
     "REBUILD",
     "NodeStatus",
@@ -34,6 +35,8 @@ __all__ = [
 
 HANDOVER: Final = "handover"
 REBUILD: Final = "rebuild"
+ALIVE: Final = "alive"
+"""Nobody answers: entries of an owner that lives lie before the question."""
 
 _GONE_S: Final = 5.0
 _NOTED_S: Final = 1.0

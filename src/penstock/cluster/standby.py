@@ -1,11 +1,13 @@
 """A standby: keeps the same files as the owner, and claims the log when the owner serves no more.
 
 It suspects the owner after `suspect_s` without an entry. Only time counts in which Kafka answered and had
-nothing more to read, so a node that is cut off itself suspects nobody. A RELEASE needs no waiting, and hardly
-does an owner whose machine says that its process has ended (`evidence`): the owner names in its signs of life
-which standby is to be next, and that one claims at once. Others wait for a random moment more, so that two of
-them seldom claim at once; if they do, the later claim wins, and the node of the earlier one goes on as a
-standby.
+nothing more to read, so a node that is cut off itself suspects nobody. A partition whose follower has died
+answers as well, and shows no entry until its leader has given that follower up. So a standby that suspects
+its owner appends an entry first, and claims when that one has come and none of the owner before it. A
+RELEASE needs no waiting, and hardly does an owner whose machine says that its process has ended
+(`evidence`): the owner names in its signs of life which standby is to be next, and that one claims at once.
+Others wait for a random moment more, so that two of them seldom claim at once; if they do, the later claim
+wins, and the node of the earlier one goes on as a standby.
 
 A folder that was a gateway's alone may become the first of a cluster: its owner sends it whole. Until then
 no other node may serve, and no entry of another node may touch that folder.
@@ -24,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from penstock.cluster.control import HANDOVER, REBUILD, note
+from penstock.cluster.control import ALIVE, HANDOVER, REBUILD, note
 from penstock.cluster.evidence import Rhythm
 from penstock.cluster.reading import Reading
 from penstock.cluster.settings import suspect_least_s
@@ -57,6 +59,7 @@ _HEIR_FIRST_S: Final = 0.4
 """The standby that the owner named has so long before others claim a log that was released."""
 _RIVALS_S: Final = 0.1
 """A claim of another node that comes so soon after one's own was made without knowing of it."""
+_SUSPECTED: Final = "suspected"
 _SPREAD_FIRST_S: Final = 1.0
 """Of a journal that had no owner yet: the nodes of a new cluster are often started together."""
 
@@ -245,6 +248,9 @@ class Standby:
                 self._warn_missing(mirror.position.missing)
                 continue
             if self._silent_s >= self._due_s(mirror, delay):
+                if self._reason(mirror) == _SUSPECTED and not self._is_silent(follower, mirror):
+                    self._silent_s = 0.0
+                    continue
                 claimed = self._claim(follower, mirror)
                 if claimed is not None:
                     return claimed
@@ -274,6 +280,19 @@ class Standby:
         are entries.
         """
         return self._rhythm.is_broken(time.monotonic()) and self._watch.is_gone(mirror.position.claim)
+
+    def _is_silent(self, follower: Follower, mirror: Mirror) -> bool:
+        """Whether the journal keeps an entry of this node, and has none of the owner before it."""
+        question = json.dumps({"ask": ALIVE}).encode()
+        try:
+            asked = self._journal.hint(encode(Kind.ASK, mirror.position.claim, 0, payload=question))
+        except JournalFailed as error:
+            _LOG.debug("%s", error)
+            return False
+        while mirror.position.offset <= asked:
+            if self._take(follower.poll(_ASK_EACH_SOON_S), mirror) or self._stopping.is_set():
+                return False
+        return True
 
     @property
     def _is_heir(self) -> bool:
@@ -395,7 +414,7 @@ class Standby:
         """Why this node claims, for the log."""
         if mirror.position.claim < 0:
             return "first"
-        return "released" if self._released else "ended" if self._is_gone(mirror) else "suspected"
+        return "released" if self._released else "ended" if self._is_gone(mirror) else _SUSPECTED
 
     def _claim(self, follower: Follower, mirror: Mirror) -> Claimed | None:
         """Claim the log; None: another node has claimed it since, or `stop` was called."""

@@ -263,6 +263,28 @@ def test_a_standby_waits_for_the_end_of_the_lease_that_the_owner_has(made: Calla
         assert standby.claimed.sent_at - replica.owner.answered_at > 1.5
 
 
+def test_an_owner_whose_entries_kafka_does_not_show_yet_is_not_replaced(made: Callable[..., Node]) -> None:
+    """As while one of the partition's copies is dead, and its leader still waits for it."""
+    owner = made("a")
+    with owner.serving() as (replica, _):
+        standby = made("b", suspect_s=0.1)
+        wait_until(lambda: standby.owners)
+        asked: list[int] = []
+        hint = standby.journal.hint
+
+        def late(raw: bytes) -> int:
+            owner.journal.let_go()
+            asked.append(hint(raw))
+            return asked[-1]
+
+        standby.journal.hint = late  # type: ignore[method-assign]
+        owner.journal.hold = True
+        wait_until(lambda: asked or standby.claimed)
+        assert asked
+        wait_until(lambda: status(owner.journal).node("b").offset > asked[0])
+        assert standby.claimed is None and replica.owner.failed is None
+
+
 def test_a_handover_has_the_named_standby_take_over(
     made: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,7 +65,14 @@ class Delivery(DeliveryLife):
 
     def retained(self, subscriptions: list[Subscription], begun: int) -> None:
         """Deliver what was retained under these when they began (`Retained.begin`); the rest comes as it is
-        published."""
+        published. Like any message, one is delivered when cursors would find it."""
+        last = self._log.appender.next_lsn - 1
+        if subscriptions and last > self._log.visible_lsn:
+            self._log.when_visible(last, lambda ok: self._walk(subscriptions, begun) if ok else None)
+        else:
+            self._walk(subscriptions, begun)
+
+    def _walk(self, subscriptions: list[Subscription], begun: int) -> None:
         for subscription in subscriptions:
             topic, now_ms = filter_of(subscription.topic), self._log.now_ms()
             walk = self._client.vhost.retained.match(topic, now_ms, begun)

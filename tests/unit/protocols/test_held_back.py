@@ -105,6 +105,18 @@ def test_mqtt(tmp_path: Path, held: Held, qos: int) -> None:
     gateway.stop()
 
 
+def test_retained_messages_of_mqtt(tmp_path: Path, held: Held) -> None:
+    gateway = Gateway(tmp_path, fsync="group")
+    reader, writer = gateway.connect("reader"), gateway.connect("writer")
+    with held.held():
+        writer.publish("a/b", b"1", qos=0, retain=True)
+        reader.subscribe(("a/+", 1))
+        assert reader.publishes() == []
+    gateway.settle()
+    assert [got.payload for got in reader.publishes()] == [b"1"]
+    gateway.stop()
+
+
 @pytest.mark.parametrize("capabilities", [(), (kinds.STORED,)])
 @pytest.mark.parametrize("count", [1, 100])
 def test_native_subscriptions_and_readers(

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
 
 _LABELS = "h2, button, th, dt, summary, label > span, small, main p.quiet, option[value='']"
 """Texts of the console itself; data is as the gateway has it."""
-_LEFT = re.compile(r"TLS|–|Webhook|[\W\d]*|penstock\S*@\S+|user, queue\.delete|g \w")
+_LEFT = re.compile(r"TLS|–|Webhook|[\W\d]*|penstock\S*@\S+|user, queue\.delete|g \w|Ctrl\+K")
 """Texts that stay: names, marks, keys."""
 
 

@@ -38,6 +38,9 @@ const PAGES = [
 /** Pages of messages of one virtual host: for who has permissions there. */
 const OF_MESSAGES = ["streams", "dead-letters", "delayed", "search", "replay", "live"];
 
+/** Loaded when it is opened first. */
+const PALETTE = () => import("./palette.js");
+
 /** Keys that lead to a page, after "g". */
 const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "exchanges", s: "streams", d: "dead-letters", y: "delayed", t: "retained", b: "publishers", l: "live", f: "search", r: "replay", p: "policies", w: "webhooks", a: "audit", v: "vhosts", u: "users" };
 
@@ -104,7 +107,8 @@ function Help({ close, seen }) {
   useEffect(() => dialog.current.showModal(), []);
   return html`<dialog ref=${dialog} aria-label=${t("Keys")} onClose=${close}><h2>${t("Keys")}</h2>
     <table><tbody>
-      <tr><th scope="row">/</th><td>${t("the filter of a list")}</td></tr>
+      <tr><th scope="row">Ctrl+K</th><td>${t("find a page or an object by its name")}</td></tr>
+      <tr><th scope="row">/</th><td>${t("the filter of a list; elsewhere the same as Ctrl+K")}</td></tr>
       ${Object.entries(KEYS).filter(([, name]) => seen.some(([page]) => page === name)).map(([key, name]) => html`<tr>
         <th scope="row">g ${key}</th><td>${seen.find(([page]) => page === name)[1]}</td></tr>`)}
       <tr><th scope="row">?</th><td>${t("this help")}</td></tr>
@@ -137,6 +141,7 @@ function Scheme() {
 function Shell({ user, signOut }) {
   const here = usePlace();
   const [help, setHelp] = useState(false);
+  const [finds, setFinds] = useState(false);
   const has = (tags) => tags.some((tag) => user.tags.includes(tag));
   const known = useLoaded(has(OF_API) ? "/api/vhosts?columns=name" : null, 30000).data;
   const vhosts = known ?? [];
@@ -152,12 +157,18 @@ function Shell({ user, signOut }) {
   useLayoutEffect(() => {
     let leading = false;
     const pressed = (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+      if (document.querySelector("dialog[open]")) return;
+      if ((event.ctrlKey || event.metaKey) && event.key === "k") {
+        event.preventDefault();
+        setFinds(true);
+      }
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.target.closest?.("input, select, textarea")) return;
       const search = /** @type {HTMLInputElement | null} */ (document.querySelector("[data-search]"));
-      if (event.key === "/" && search) {
+      if (event.key === "/") {
         event.preventDefault();
-        search.focus();
+        if (search) search.focus();
+        else setFinds(true);
       } else if (event.key === "?") setHelp(true);
       else if (leading && seen.some(([name]) => name === KEYS[event.key])) location.hash = link(KEYS[event.key]);
       leading = event.key === "g";
@@ -173,6 +184,7 @@ function Shell({ user, signOut }) {
     <div class="shell">
       <header class="side">
         <strong>penstock</strong>
+        <button type="button" onClick=${() => setFinds(true)}>${t("Find (Ctrl+K)")}</button>
         <nav aria-label=${t("Pages")}><ul>
           ${seen.map(([name, title]) => html`<li><a href=${link(name, [], { vhost })}
             aria-current=${name === page?.[0] ? "page" : undefined}>${title}</a></li>`)}
@@ -199,6 +211,7 @@ function Shell({ user, signOut }) {
           : html`<p class="notice">${t("There is no such page, or your user may not see it.")}</p>`}
       </main>
     </div>
+    ${finds && html`<${Page} module=${PALETTE} pages=${seen} lists=${has(OF_API)} vhost=${vhost || vhosts[0]?.name} close=${() => setFinds(false)} />`}
     ${help && html`<${Help} close=${() => setHelp(false)} seen=${seen} />`}</div>`;
 }
 

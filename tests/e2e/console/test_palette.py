@@ -1,0 +1,111 @@
+"""The palette: any page or object by a part of its name, by keyboard alone, for what the user may see."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.brokers import Gateway
+from tests.support.browser import obstacles, watched_page
+from tests.support.console import HOSTILE, leave, sign_in
+from tests.support.management import Api
+
+pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
+
+STREAM = {"arguments": {"x-queue-type": "stream"}, "durable": True}
+
+
+def test_objects_of_all_kinds_by_keyboard(page: Page, api: Api, unique: str) -> None:
+    name = HOSTILE + unique
+    encoded = quote(name, safe="")
+    rule = {"pattern": "^nothing$", "definition": {"max-length": 9}}
+    made = {
+        f"queues/%2F/{encoded}": {},
+        f"queues/%2F/{unique}s": STREAM,
+        f"exchanges/%2F/{unique}x": {"type": "topic"},
+        f"users/{unique}u": {"password": "p", "tags": ""},
+        f"vhosts/{unique}v": None,
+        f"policies/%2F/{unique}p": rule,
+    }
+    for path, body in made.items():
+        assert api.status("PUT", path, body) == 201, path
+    topic = {"routing_key": f"{unique}t", "payload": "x", "payload_encoding": "string", "properties": {}}
+    assert api.send("POST", "exchanges/%2F/amq.topic/publish", topic).status_code == 200
+    sign_in(page)
+    expect(page.get_by_text("Messages that wait")).to_be_visible()
+    found = page.get_by_role("dialog", name="Find")
+    for opens in ("/", "Control+k"):  # the overview has no filter for "/"
+        page.keyboard.press(opens)
+        expect(found).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(found).to_have_count(0)
+    page.keyboard.press("Control+k")
+    page.keyboard.type(unique)
+    kinds = ["Queue · /", "Stream · /", "Exchange · /", "Virtual host", "User", "Policy · /"]
+    expect(found.get_by_role("option").locator("small")).to_have_text(kinds)
+    expect(found.get_by_role("option", selected=True)).to_contain_text(name)
+    assert page.locator("dialog img").count() == 0
+    assert obstacles(page) == []
+    page.keyboard.press("ArrowUp")
+    expect(found.get_by_role("option", selected=True)).to_contain_text("Policy")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name=f"{unique}s")).to_be_visible()
+    expect(page.locator("#main")).to_be_focused()
+    for text, heading in (
+        (f"{unique}x", f"Exchange {unique}x"),
+        (f"{unique}u", f"User {unique}u"),
+        ("dead let", "Dead letters of /"),
+    ):
+        page.keyboard.press("Control+k")
+        page.keyboard.type(text)
+        expect(found.get_by_role("status")).to_have_text("1 found")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name=heading)).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("no such thing")
+    expect(found.get_by_role("status")).to_have_text("Nothing has this in its name.")
+    page.keyboard.press("Enter")
+    expect(found).to_be_visible()
+    assert obstacles(page) == []
+    leave(page)
+    for path in made:
+        assert api.status("DELETE", path) == 204, path
+
+
+def test_a_kind_with_more_leads_to_its_list(page: Page, api: Api, unique: str) -> None:
+    queues = [f"queues/%2F/{unique}{index}" for index in range(8)]
+    for path in queues:
+        assert api.status("PUT", path, {}) == 201
+    sign_in(page)
+    page.get_by_role("button", name="Find (Ctrl+K)").click()
+    page.keyboard.type(unique)
+    page.get_by_role("option", name="Queues: all 8 with this text").click()
+    expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+    expect(page.locator("main").get_by_role("status").first).to_contain_text("8 of")
+    leave(page)
+    for path in queues:
+        assert api.status("DELETE", path) == 204
+
+
+@pytest.mark.parametrize("tag", ["management", "monitoring", "auditor"])
+def test_only_what_the_user_may_see(
+    gateway: Gateway, browser: Browser, api: Api, unique: str, tag: str
+) -> None:
+    """Without a request that is refused, which would fail the page."""
+    assert api.status("PUT", f"users/{unique}", {"password": "p", "tags": tag}) == 201
+    with watched_page(browser, f"http://127.0.0.1:{gateway.ports['management']}") as page:
+        sign_in(page, unique, "p")
+        page.keyboard.press("Control+k")
+        found = page.get_by_role("dialog", name="Find")
+        page.keyboard.type(unique)
+        expect(found.get_by_role("status")).to_have_text("Nothing has this in its name.")
+        found.get_by_role("combobox").fill("user")
+        expect(found.get_by_role("status")).to_have_text("Nothing has this in its name.")
+        found.get_by_role("combobox").fill("audit")
+        expect(found.get_by_role("option")).to_have_count(int(tag == "auditor"))
+        expect(found.get_by_role("alert")).to_have_count(0)
+    assert api.status("DELETE", f"users/{unique}") == 204

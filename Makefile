@@ -49,7 +49,7 @@ demo: $(STAMPS)/extras kernels  ## replay a real data set through paho (MQTT) in
 
 .PHONY: test
 test: test-setup  ## run the whole test suite, one process more than there are cores
-	$(BIN)/python -m pytest -q -n $$(($$(nproc) + 1)) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -q -n $$(($$(nproc) + 1)) --dist loadfile --durations 10 $(ARGS)
 
 .PHONY: test-setup
 test-setup: $(STAMPS)/extras $(STAMPS)/node kernels peers

@@ -6,6 +6,7 @@ still, some without an offset. Each claim, wherever it falls, fences all owners 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -172,29 +173,69 @@ class OldClaimsCount(ReaderFence):
         return super().take(offset, entry)
 
 
-@pytest.mark.parametrize(
-    ("owner", "reader"),
-    [
-        (GapNotRead, ReaderFence),
-        (OffsetNotLookedAt, ReaderFence),
-        (GapOfTheNewestOnly, ReaderFence),
-        (OwnerFence, AnyClaimCounts),
-        (OwnerFence, FirstEntryNotTaken),
-        (OwnerFence, OldClaimsCount),
+BROKEN_BY: dict[tuple[type[OwnerFence], type[ReaderFence]], list[Step]] = {
+    (GapNotRead, ReaderFence): [("claim", 0), ("claim", 0), ("send", 1), ("arrive", 1), ("answer", 1)],
+    (OffsetNotLookedAt, ReaderFence): [
+        ("claim", 0),
+        ("send", 0),
+        ("claim", 0),
+        ("arrive", 1),
+        ("answer", 1),
     ],
-)
-def test_each_rule_is_needed(owner: type[OwnerFence], reader: type[ReaderFence]) -> None:
-    """The property fails when a rule is left out, so it would find the rule missing."""
+    (GapOfTheNewestOnly, ReaderFence): [
+        ("claim", 0),
+        ("claim", 0),
+        ("send", 0),
+        ("send", 1),
+        ("arrive", 0),
+        ("arrive", 1),
+        ("answer", 1),
+    ],
+    (OwnerFence, AnyClaimCounts): [
+        ("claim", 0),
+        ("send", 0),
+        ("claim", 0),
+        ("claim", 0),
+        ("send", 0),
+        ("arrive", 0),
+        ("arrive", 2),
+    ],
+    (OwnerFence, FirstEntryNotTaken): [("claim", 0), ("send", 0), ("arrive", 0), ("answer", 0), ("trim", 0)],
+    (OwnerFence, OldClaimsCount): [
+        ("claim", 0),
+        ("send", 0),
+        ("claim", 0),
+        ("send", 0),
+        ("arrive", 0),
+        ("arrive", 1),
+    ],
+}
+"""The shortest history that the search found for each pair of fences that lacks a rule."""
 
-    def breaks(steps: list[Step]) -> bool:
-        try:
-            World(owner, reader).run(steps)
-        except (AssertionError, Hole):
-            return True
-        return False
 
+def breaks(owner: type[OwnerFence], reader: type[ReaderFence], steps: list[Step]) -> bool:
+    """Whether the property fails with these fences."""
     try:
-        find(STEPS, breaks, settings=GENERATE)
+        World(owner, reader).run(steps)
+    except (AssertionError, Hole):
+        return True
+    return False
+
+
+@pytest.mark.parametrize(("owner", "reader"), BROKEN_BY)
+def test_each_rule_is_needed(owner: type[OwnerFence], reader: type[ReaderFence]) -> None:
+    """A history breaks the property when the rule is left out, and holds when it is there."""
+    steps = BROKEN_BY[owner, reader]
+    assert breaks(owner, reader, steps)
+    World(OwnerFence, ReaderFence).run(steps)
+
+
+@pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "fuzz", reason="make fuzz searches")
+@pytest.mark.parametrize(("owner", "reader"), BROKEN_BY)
+def test_a_search_finds_each_rule_missing(owner: type[OwnerFence], reader: type[ReaderFence]) -> None:
+    """The strategy makes a history that breaks the property, so the property would find the rule missing."""
+    try:
+        find(STEPS, lambda steps: breaks(owner, reader, steps), settings=GENERATE)
     except NoSuchExample:
         pytest.fail("the property holds without this rule")
 

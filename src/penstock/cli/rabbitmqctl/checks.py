@@ -10,7 +10,7 @@ from typing import Final
 from penstock.cli.rabbitmqctl import admin, node, parameters, starting, state
 from penstock.cli.rabbitmqctl.call import FAILED_CHECK, Call, Failure, Groups, Item, Usage, Verb
 from penstock.cli.rabbitmqctl.command import Tool
-from penstock.cli.rabbitmqctl.things import LISTS
+from penstock.cli.rabbitmqctl.resources import LISTS
 from penstock.cli.running.client import ApiError, segment
 
 __all__ = ["BOTH", "VERBS", "run"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from penstock.cli.rabbitmqctl.call import Call, Groups, Item, Verb
-from penstock.cli.rabbitmqctl.things import LISTS
+from penstock.cli.rabbitmqctl.resources import LISTS
 from penstock.cli.running.client import segment
 
 __all__ = ["GROUPS", "alarm_lines", "alarms_of", "listeners_of", "print_listeners"]

@@ -75,7 +75,7 @@ from penstock.router.broker import Broker, BrokerOptions
 from penstock.service_manager import ServiceManager
 from penstock.subscriptions.cursor import _events as events
 from penstock.subscriptions.tick.tick import Loop, Tick
-from penstock.workers.crew import Crew, Membership, Stopped
+from penstock.workers.peers import Membership, Peers, Stopped
 
 __all__ = ["Parts", "open_log", "open_tls", "running", "serve", "work"]
 
@@ -324,12 +324,12 @@ async def running(
     _retain(log, config)
     log.on_backpressure.append(events.hold)
     events.start(config.events.kinds, tick.write_soon)
-    crew = None if membership is None else await Crew.join(membership, log)
+    peers = None if membership is None else await Peers.join(membership, log)
     options = BrokerOptions(
         auth=layer_options(AuthOptions, config.auth),
         backlog_quotas=backlog_quotas(config),
         audit=layer_options(AuditOptions, config.audit),
-        worker=0 if crew is None else crew.number,
+        worker=0 if peers is None else peers.number,
         workers=config.server.workers,
     )
     is_new = not log.tables.keys("vhost")
@@ -339,7 +339,7 @@ async def running(
         options,
         rewrite=dead_letters.rewrite,
         delay_words=delay.WORDS,
-        shared=None if crew is None else crew.shared,
+        shared=None if peers is None else peers.shared,
         oauth=oauth_verifier(config),
     )
     times = times or StartTimes()
@@ -357,7 +357,7 @@ async def running(
             config.server.output_buffer_bytes,
         ),
         host_names=frozenset(name.lower() for name in config.server.host_names),
-        handover=None if crew is None else crew.handover,
+        handover=None if peers is None else peers.handover,
         open_sockets={} if replica is None else replica.open_sockets,
         name=gateway_name(config, replica),
     )
@@ -382,8 +382,8 @@ async def running(
             importing = await load_file(
                 broker, WORDS, config.management.load_definitions, default_user=default_user
             )
-        if crew is not None:
-            crew.follow(broker)
+        if peers is not None:
+            peers.follow(broker)
         server, mqtt_options = config.server, layer_options(MqttOptions, config.mqtt)
         newer = _amqp10_speaker(broker, front_ends, config.amqp)
         front_ends["amqp"] = await amqp.serve(broker, config.amqp, server, loop, shared, newer)
@@ -400,13 +400,13 @@ async def running(
             server,
             loop,
             shared,
-            leader=None if crew is None else crew.leader,
+            leader=None if peers is None else peers.leader,
             links=links,
         )
         if importing is not None:
             await load_parts(importing, config.management.load_definitions, registry.definitions())
-        if crew is not None:
-            crew.serve(front_ends)
+        if peers is not None:
+            peers.serve(front_ends)
         links.start()
         if telemetry is not None:
             telemetry.serve()
@@ -431,8 +431,8 @@ async def running(
             for front_end in front_ends.values():
                 steps.callback(front_end.stop_accepting)
             steps.push_async_callback(links.stop)
-            if crew is not None:
-                steps.callback(crew.close)
+            if peers is not None:
+                steps.callback(peers.close)
 
 
 async def _serve(

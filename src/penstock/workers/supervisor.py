@@ -36,8 +36,8 @@ from penstock.errors import ConfigError, PenstockError, StartError
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.listening.listener import listening_socket
 from penstock.service_manager import ServiceManager
-from penstock.workers.crew import Membership
 from penstock.workers.folders import worker_folder
+from penstock.workers.peers import Membership
 
 __all__ = ["supervise", "worker_config"]
 

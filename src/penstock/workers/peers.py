@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.router.broker import Broker
     from penstock.router.rows import Tables
 
-__all__ = ["Crew", "Membership", "Stopped"]
+__all__ = ["Membership", "Peers", "Stopped"]
 
 
 class Stopped(Exception):
@@ -62,7 +62,7 @@ class Membership:
         os.close(self.word)
 
 
-class Crew:
+class Peers:
     """One worker among several, while it runs. Made by `join`."""
 
     def __init__(self, membership: Membership) -> None:
@@ -75,31 +75,31 @@ class Crew:
         self.shared: Tables
 
     @classmethod
-    async def join(cls, membership: Membership, log: Log) -> Crew:
+    async def join(cls, membership: Membership, log: Log) -> Peers:
         """Open the door, and have the state in common: it is in the log of worker 0, who must be there.
 
         Raises:
             Stopped: it is to stop before worker 0 is there.
 
         """
-        crew = cls(membership)
-        if crew.number == 0:
-            crew.leader = Leader(crew.handover, log)
-            crew.shared = crew.leader.tables
-            crew.handover.open()
+        peers = cls(membership)
+        if peers.number == 0:
+            peers.leader = Leader(peers.handover, log)
+            peers.shared = peers.leader.tables
+            peers.handover.open()
         else:
-            crew.handover.open()
-            crew.follower = Follower(crew.handover)
-            begun = asyncio.ensure_future(crew.follower.begin())
+            peers.handover.open()
+            peers.follower = Follower(peers.handover)
+            begun = asyncio.ensure_future(peers.follower.begin())
             stopped = asyncio.ensure_future(membership.stopping.wait())
             await asyncio.wait((begun, stopped), return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
             if not begun.done():
                 begun.cancel()
-                crew.handover.close()
+                peers.handover.close()
                 raise Stopped
-            crew.shared = crew.follower.mirror
-        return crew
+            peers.shared = peers.follower.mirror
+        return peers
 
     def follow(self, broker: Broker) -> None:
         """The broker is there, with all that a start brings: what worker 0 says holds in it from now on."""

@@ -24,9 +24,9 @@ from typing import Any, Final
 
 from penstock.protocols.amqp10.filters.errors import SelectorError
 from penstock.protocols.amqp10.filters.fields import field_of
+from penstock.protocols.amqp10.filters.lexer import Word, words_of
 from penstock.protocols.amqp10.filters.terms import Term, Value, tree_of
 from penstock.protocols.amqp10.filters.values import COMPARISONS, OPERATIONS, Like, compared, condition
-from penstock.protocols.amqp10.filters.words import Word, words_of
 
 __all__ = ["parse_selector"]
 

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.protocols.amqp10.codec import values as v
 from penstock.protocols.amqp10.filters.errors import SelectorError
+from penstock.protocols.amqp10.filters.lexer import LENGTH_MAX
 from penstock.protocols.amqp10.filters.parser import parse_selector
-from penstock.protocols.amqp10.filters.words import LENGTH_MAX
 from penstock.protocols.amqp10.messages.sections import Message
 
 MESSAGE = Message(

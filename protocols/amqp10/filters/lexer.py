@@ -1,4 +1,4 @@
-"""The words of a selector: its text taken apart, from the left to the right, once.
+"""The lexer of selectors: it takes a text apart into words, from the left to the right, once.
 
     'text'  "text"    a text; its quote stands twice inside
     12  1.5  1.5E6    a number; 5L and 2.5F as in Java

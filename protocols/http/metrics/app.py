@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.node.overview import memory_of
-from penstock.protocols.http.metrics import node, objects, whole
+from penstock.protocols.http.metrics import node, objects, totals
 from penstock.protocols.http.metrics.exposition import CONTENT_TYPE, Histogram, Metric, of_one, written
 from penstock.protocols.http.metrics.own import own
 from penstock.protocols.http.server.app import HttpApp
@@ -43,7 +43,7 @@ class _Pages:
     async def aggregated(self, request: Request) -> Response:
         self._check(request)
         api = self._api
-        metrics = objects.aggregated(api, api.registry.connections(), whole.totals(api))
+        metrics = objects.aggregated(api, api.registry.connections(), totals.totals(api))
         return _page(api, "aggregated", metrics, written("", (*own(api), *node.started(api))))
 
     async def per_object(self, request: Request) -> Response:

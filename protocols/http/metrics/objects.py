@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.management.context import Management
 from penstock.protocols.http.management.queue_totals import queue_counters
-from penstock.protocols.http.metrics import node, whole
+from penstock.protocols.http.metrics import node, totals
 from penstock.protocols.http.metrics.exposition import (
     Histogram,
     Kind,
@@ -269,8 +269,8 @@ _FAMILIES: Final = {
 messages of a channel are not divided by exchange or queue."""
 
 _WHOLE: Final[Mapping[str, Callable[[Management], Iterator[Metric]]]] = {
-    "connection_churn_metrics": whole.churn,
-    "auth_attempt_metrics": whole.logins,
+    "connection_churn_metrics": totals.churn,
+    "auth_attempt_metrics": totals.logins,
     "node_coarse_metrics": node.coarse,
     "node_metrics": node.limits,
     "node_persister_metrics": node.files,
@@ -282,7 +282,7 @@ async def per_object(api: Management) -> AsyncGenerator[bytes, None]:
     """Everything, for every object, and what is the gateway's as a whole."""
     lives = api.registry.connections()
     per_each = {prefixed for _, columns in _FAMILIES.values() for prefixed, *_ in columns}
-    moved = whole.totals(api)
+    moved = totals.totals(api)
     shared = (one for one in aggregated(api, lives, moved) if one.name not in per_each)
     yield "".join((*written("rabbitmq_", shared), *written("", own(api)))).encode()
     async for text in _families(api, _FAMILIES, "rabbitmq_", None):
@@ -291,20 +291,20 @@ async def per_object(api: Management) -> AsyncGenerator[bytes, None]:
     yield "".join(written("", node.started(api))).encode()
 
 
-def aggregated(api: Management, lives: list[Live], moved: whole.ByProtocol) -> Iterator[Metric | Histogram]:
+def aggregated(api: Management, lives: list[Live], moved: totals.ByProtocol) -> Iterator[Metric | Histogram]:
     """Everything that is one number for the gateway, or one per protocol and queue type."""
     yield from node.coarse(api)
     yield from node.limits(api)
     yield from node.alarms(api)
     yield from node.files(api)
-    yield from whole.churn(api)
-    yield from whole.connections(api, lives)
-    yield from whole.channels(lives, moved)
-    yield from whole.queues(api, moved)
-    yield from whole.clients(lives, moved)
-    yield from whole.logins(api)
-    yield from whole.dead_letters(api)
-    yield whole.sizes(moved["amqp091"])
+    yield from totals.churn(api)
+    yield from totals.connections(api, lives)
+    yield from totals.channels(lives, moved)
+    yield from totals.queues(api, moved)
+    yield from totals.clients(lives, moved)
+    yield from totals.logins(api)
+    yield from totals.dead_letters(api)
+    yield totals.sizes(moved["amqp091"])
 
 
 async def detailed(

@@ -28,7 +28,7 @@ from penstock.log_core.history.content_search import SearchLimits
 from penstock.protocols.http.data.live.sse import position_of
 from penstock.protocols.http.data.log.looking import Everything, look
 from penstock.protocols.http.data.log.noted import Noted, events_of, needle, publish_of
-from penstock.protocols.http.data.log.places import Places
+from penstock.protocols.http.data.log.search_scope import SearchScope
 from penstock.protocols.http.data.pulling.pull import shown_record
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.positions import offset_at
@@ -67,8 +67,8 @@ class LogMessage:
         vhost, identity = access.vhost(request), access.identity(request)
         lsn = position_of(request.names["message"])
         body = {"queue": queue} if (queue := request.parameter("queue")) else {}
-        places = Places(access.broker, identity, vhost, body)
-        record = await self._record(lsn, places)
+        scope = SearchScope(access.broker, identity, vhost, body)
+        record = await self._record(lsn, scope)
         since = max(position_of(cursor), lsn) if (cursor := request.parameter("cursor")) else lsn
         answer: dict[str, Any] = {}
         if since == lsn:
@@ -93,7 +93,7 @@ class LogMessage:
         """An event, for this user."""
         return noted.shown(names=bool(identity.tags & _SEES_NAMES) or noted.user == identity.username)
 
-    async def _record(self, lsn: int, places: Places) -> Record:
+    async def _record(self, lsn: int, scope: SearchScope) -> Record:
         found: list[Record] = []
         span = lsn, min(lsn + 1, self._access.broker.log.appender.next_lsn)
 
@@ -101,7 +101,7 @@ class LogMessage:
             found.append(one)
             return True
 
-        await look(self._access, span, places, Content(feeds=places.feeds), _ONE, take)
+        await look(self._access, span, scope, Content(feeds=scope.feeds), _ONE, take)
         if not found:
             raise HttpError(404, "not_found", f"no message 0:{lsn} in the log that you may read")
         return found[0]

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.log_core.history._content import Content
 from penstock.log_core.history.content_search import SearchLimits
 from penstock.protocols.http.data.log.looking import look
-from penstock.protocols.http.data.log.places import PLACES, Places
 from penstock.protocols.http.data.log.query import IDS, Query
+from penstock.protocols.http.data.log.search_scope import SCOPE_FIELDS, SearchScope
 from penstock.protocols.http.data.pulling.polls import BYTES_MAX
 from penstock.protocols.http.data.pulling.pull import shown_record
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
@@ -47,7 +47,7 @@ SEARCH: Final = {
 }
 """Numbers of a search."""
 _FIELDS: Final = (
-    *("from", "to", *PLACES, "headers", *IDS, "body"),
+    *("from", "to", *SCOPE_FIELDS, "headers", *IDS, "body"),
     *("count", "max", "max_scan_bytes", "wait_ms", "cursor"),
 )
 _DIGITS_MAX: Final = 19
@@ -66,14 +66,14 @@ class LogSearch:
         body = await optional_object(request)
         check_fields(body, _FIELDS)
         query = Query.read(body)
-        places = Places(access.broker, access.identity(request), vhost, body)
+        scope = SearchScope(access.broker, access.identity(request), vhost, body)
         limits = SearchLimits(
             number_of(body, "max_scan_bytes", SEARCH["max_scan_bytes"]),
             number_of(body, "wait_ms", SEARCH["wait_ms"]) / 1000,
         )
         most = number_of(body, "max", SEARCH["max"])
         begin, position, end = await self._span(body)
-        content = Content(query.clauses(), query.contains, feeds=places.feeds)
+        content = Content(query.clauses(), query.contains, feeds=scope.feeds)
         messages: list[dict[str, Any]] = []
         size = 0
 
@@ -90,7 +90,7 @@ class LogSearch:
         counts = body.get("count", False)
         if not isinstance(counts, bool) or (counts and not query.is_exact):
             raise HttpError(400, "bad_field", "count: true or false; true without headers and ids")
-        reached = await look(access, (position, end), places, content, limits, None if counts else found)
+        reached = await look(access, (position, end), scope, content, limits, None if counts else found)
         answer: dict[str, Any] = {
             **({"count": reached.count} if counts else {"messages": messages}),
             "progress": 1.0 if reached.lsn >= end else (reached.lsn - begin) / (end - begin),

@@ -1,4 +1,4 @@
-"""Where searched messages are: a `Matcher` of key blocks, or the feeds of a queue."""
+"""The scope of a search: a `Matcher` of key blocks, or the feeds of a queue."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from penstock.router.broker import Broker
     from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["PLACES", "Places"]
+__all__ = ["SCOPE_FIELDS", "SearchScope"]
 
-PLACES: Final = ("exchange", "routing_key", "topic", "queue", "stream")
+SCOPE_FIELDS: Final = ("exchange", "routing_key", "topic", "queue", "stream")
 
 
-class Places:
+class SearchScope:
     """The exchange and keys, or the queue, of a search, in the words of `Matcher`."""
 
     def __init__(self, broker: Broker, identity: Identity, vhost: Vhost, body: dict[str, Any]) -> None:
@@ -35,9 +35,9 @@ class Places:
         self._broker = broker
         self._identity = identity
         self._vhost = vhost
-        named = {name: body[name] for name in PLACES if name in body}
+        named = {name: body[name] for name in SCOPE_FIELDS if name in body}
         if not all(isinstance(value, str) for value in named.values()):
-            raise HttpError(400, "bad_field", f"{', '.join(PLACES)}: text")
+            raise HttpError(400, "bad_field", f"{', '.join(SCOPE_FIELDS)}: text")
         if len(named.keys() & {"routing_key", "topic"}) > 1 or len(named.keys() & {"queue", "stream"}) > 1:
             raise HttpError(400, "bad_field", "one of routing_key and topic, and one of queue and stream")
         if (queue := named.get("queue", named.get("stream"))) is not None:

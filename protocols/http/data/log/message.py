@@ -26,9 +26,9 @@ from penstock.log_core.batch._batch import EVENTS, MQTT5, Record
 from penstock.log_core.history._content import Content
 from penstock.log_core.history.content_search import SearchLimits
 from penstock.protocols.http.data.live.sse import position_of
-from penstock.protocols.http.data.log.looking import Everything, look
 from penstock.protocols.http.data.log.noted import Noted, events_of, needle, publish_of
 from penstock.protocols.http.data.log.search_scope import SearchScope
+from penstock.protocols.http.data.log.searching import Everything, look
 from penstock.protocols.http.data.pulling.pull import shown_record
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.positions import offset_at

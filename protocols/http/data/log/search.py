@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.log_core.history._content import Content
 from penstock.log_core.history.content_search import SearchLimits
-from penstock.protocols.http.data.log.looking import look
 from penstock.protocols.http.data.log.query import IDS, Query
 from penstock.protocols.http.data.log.search_scope import SCOPE_FIELDS, SearchScope
+from penstock.protocols.http.data.log.searching import look
 from penstock.protocols.http.data.pulling.polls import BYTES_MAX
 from penstock.protocols.http.data.pulling.pull import shown_record
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response

@@ -26,7 +26,7 @@ from penstock.log_core.batch._batch import EVENTS, MQTT5, Record
 from penstock.log_core.history._content import Content
 from penstock.log_core.history.content_search import SearchLimits
 from penstock.protocols.http.data.live.sse import position_of
-from penstock.protocols.http.data.log.noted import Noted, events_of, needle, publish_of
+from penstock.protocols.http.data.log.recorded_events import RecordedEvent, events_of, needle, publish_of
 from penstock.protocols.http.data.log.search_scope import SearchScope
 from penstock.protocols.http.data.log.searching import Everything, look
 from penstock.protocols.http.data.pulling.pull import shown_record
@@ -89,9 +89,9 @@ class LogMessage:
             item["expires_at"] = record.ts + record.ttl
         return item
 
-    def _of(self, identity: Identity, noted: Noted) -> dict[str, Any]:
+    def _of(self, identity: Identity, event: RecordedEvent) -> dict[str, Any]:
         """An event, for this user."""
-        return noted.shown(names=bool(identity.tags & _SEES_NAMES) or noted.user == identity.username)
+        return event.shown(names=bool(identity.tags & _SEES_NAMES) or event.user == identity.username)
 
     async def _record(self, lsn: int, scope: SearchScope) -> Record:
         found: list[Record] = []
@@ -106,13 +106,13 @@ class LogMessage:
             raise HttpError(404, "not_found", f"no message 0:{lsn} in the log that you may read")
         return found[0]
 
-    async def _publisher(self, vhost: Vhost, record: Record) -> Noted | None:
-        found: list[Noted] = []
+    async def _publisher(self, vhost: Vhost, record: Record) -> RecordedEvent | None:
+        found: list[RecordedEvent] = []
 
         def take(one: Record) -> bool:
-            noted = publish_of(one, record.lsn)
-            if noted is not None and noted.vhost == vhost.name:
-                found.append(noted)
+            event = publish_of(one, record.lsn)
+            if event is not None and event.vhost == vhost.name:
+                found.append(event)
             # Its turn ends with the first record of events behind it.
             return False
 
@@ -144,8 +144,8 @@ class LogMessage:
         def note(one: Record) -> bool:
             if len(events) >= _ITEMS_MAX:
                 return False
-            here = [noted for noted in events_of(one, lsn) if noted.vhost == vhost.name]
-            events.extend((one.lsn, self._of(identity, noted)) for noted in here)
+            here = [event for event in events_of(one, lsn) if event.vhost == vhost.name]
+            events.extend((one.lsn, self._of(identity, event)) for event in here)
             return True
 
         def attempted(one: Record) -> bool:

@@ -15,7 +15,7 @@ from penstock.subscriptions.cursor._events import KINDS
 if TYPE_CHECKING:
     from penstock.log_core.batch._batch import Record
 
-__all__ = ["Noted", "events_of", "needle", "publish_of"]
+__all__ = ["RecordedEvent", "events_of", "needle", "publish_of"]
 
 _HEAD: Final = struct.Struct("<IIII")
 _EVENT: Final = struct.Struct("<QIIIIIBBH")
@@ -25,7 +25,7 @@ _PUBLISH: Final = KINDS.index("publish")
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class RecordedEvent:
     """One event."""
 
     at_ms: int
@@ -57,7 +57,7 @@ def needle(lsn: int) -> bytes:
     return lsn.to_bytes(8, "little")
 
 
-def events_of(record: Record, lsn: int) -> Iterator[Noted]:
+def events_of(record: Record, lsn: int) -> Iterator[RecordedEvent]:
     """The events of one message in a record, but for that of its publishing."""
     body, wanted = record.body, needle(lsn)
     end = _end(record)
@@ -66,16 +66,16 @@ def events_of(record: Record, lsn: int) -> Iterator[Noted]:
         if (at - _HEAD.size) % _EVENT.size == 0:
             fields = _EVENT.unpack_from(body, at)
             if fields[6] != _PUBLISH:
-                yield _noted(record, fields, end)
+                yield _event(record, fields, end)
         at = body.find(wanted, at + 1, end)
 
 
-def publish_of(record: Record, lsn: int) -> Noted | None:
+def publish_of(record: Record, lsn: int) -> RecordedEvent | None:
     """The event that says who published a message, if the record has it."""
     end = _end(record)
     for fields in _EVENT.iter_unpack(record.body[_HEAD.size : end]):
         if fields[6] == _PUBLISH and fields[0] <= lsn < fields[0] + fields[8]:
-            return _noted(record, fields, end)
+            return _event(record, fields, end)
     return None
 
 
@@ -85,10 +85,10 @@ def _end(record: Record) -> int:
     return _HEAD.size + count * _EVENT.size if version == _VERSION else 0
 
 
-def _noted(record: Record, fields: tuple[int, ...], end: int) -> Noted:
+def _event(record: Record, fields: tuple[int, ...], end: int) -> RecordedEvent:
     names = _names(record.body, end)
     _, vhost, queue, connection, user, detail, kind, redelivered, _ = fields
-    return Noted(
+    return RecordedEvent(
         record.ts,
         KINDS[kind] if kind < len(KINDS) else "unknown",
         names[vhost],

@@ -2,5 +2,5 @@
 
 Read `queue` first. `limits` applies TTL, length limits and overflow; it is where x-message-ttl is
 enforced. `group` is a queue whose kind may be failover or key-shared. `idle_expiry` deletes queues that
-nobody used. `emptiness` answers whether a queue is empty now.
+nobody used. `empty_check` answers whether a queue is empty now.
 """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.log_core.maintenance._seal import Needs
     from penstock.subscriptions.dispatch._consumers import Consumers
     from penstock.subscriptions.dispatch.consumer import QueueConsumer
-    from penstock.subscriptions.queue.emptiness import EmptinessChecks
+    from penstock.subscriptions.queue.empty_check import EmptyChecks
     from penstock.subscriptions.queues import Queues
     from penstock.subscriptions.tick.tick import Pumped
 
@@ -92,7 +92,7 @@ class Queue(ServedQueue):
         self.arguments: Mapping[str, Any] = arguments or _NO_ARGUMENTS
         self.data: Any = None
         """Of whoever made the queue (the router, a session); None once it is deleted."""
-        self.looks: EmptinessChecks | None = None
+        self.looks: EmptyChecks | None = None
         """The receivers that look whether it has anything; of `looking`."""
         self.got = 0
         """Of these, to getters."""

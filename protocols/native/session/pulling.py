@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.protocols.native.codec._consumer import Consumer, Pull
 from penstock.protocols.native.codec.errors import RequestError, unknown_handle
-from penstock.subscriptions.queue.emptiness import look
+from penstock.subscriptions.queue.empty_check import look
 
 if TYPE_CHECKING:
     from penstock.protocols.native.session.session import Session

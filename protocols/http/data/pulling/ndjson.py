@@ -21,7 +21,7 @@ from penstock.protocols.http.data.pulling.polls import give_back
 from penstock.protocols.http.server.messages import HttpError, Request, dumps
 from penstock.protocols.http.shared.taking import Delivery, each_delivery
 from penstock.subscriptions.errors import ConsumerRefused, QueueGone
-from penstock.subscriptions.queue.emptiness import look
+from penstock.subscriptions.queue.empty_check import look
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.pulling.members import Member

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.protocols.native.session import pulling
-from penstock.subscriptions.queue import emptiness as looking
+from penstock.subscriptions.queue import empty_check
 from tests.reference import native_frames as wire
 from tests.support.native_session import Client, World
 from tests.support.scaling import assert_linear
@@ -109,7 +109,7 @@ def test_pulls_that_end_at_once_leave_turns_to_others(world: World) -> None:
         before = outgoing.pulls
         assert world.loop.turn(), "nothing is due, and some wait"
         most = max(most, before - outgoing.pulls)
-    assert most <= looking.SLICE < 5000 / 5
+    assert most <= empty_check.SLICE < 5000 / 5
     assert pulled(client) == [0] * 5000
 
 

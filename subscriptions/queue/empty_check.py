@@ -20,7 +20,7 @@ from penstock.subscriptions.fault_isolation import guarded
 if TYPE_CHECKING:
     from penstock.subscriptions.queue.queue import Queue
 
-__all__ = ["SLICE", "EmptinessChecks", "look"]
+__all__ = ["SLICE", "EmptyChecks", "look"]
 
 _LOG: Final = logging.getLogger("penstock.subscriptions")
 
@@ -37,11 +37,11 @@ def look(queue: Queue, served: Callable[[], bool], told: Callable[[], None]) -> 
     `served` says that who asks has something, or is gone; its consumer is attached and has credit.
     """
     if queue.looks is None:
-        queue.looks = EmptinessChecks(queue)
+        queue.looks = EmptyChecks(queue)
     queue.looks.add(served, told)
 
 
-class EmptinessChecks:
+class EmptyChecks:
     """Those that look at one queue. It is there for as long as somebody does."""
 
     __slots__ = ("_last_s", "_next", "_queue", "_round", "_times")

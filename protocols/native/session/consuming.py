@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.protocols.native.codec._consumer import Consumer
 from penstock.protocols.native.codec.errors import RequestError
-from penstock.protocols.native.session.returning import Returning
+from penstock.protocols.native.session.redelivery import DelayedRedelivery
 from penstock.router.errors import RoutingError
 from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.fault_isolation import guarded
@@ -36,7 +36,7 @@ class Consuming:
         self._session = session
         self._timers: dict[Consumer, Any] = {}
         """Of acknowledgement timeouts, of those that have something out."""
-        self._returning = Returning(session.broker.tick)
+        self._delayed_redelivery = DelayedRedelivery(session.broker.tick)
 
     # Handles
 
@@ -172,7 +172,7 @@ class Consuming:
         if delay_ms == 0:
             cursor.requeue(seq)
         else:
-            self._returning.later(cursor, seq, delay_ms)
+            self._delayed_redelivery.later(cursor, seq, delay_ms)
 
     def _watch(self, consumer: Consumer, timeout_s: float) -> None:
         """Give back what is out for too long. No time runs while nothing is out: there may be thousands."""

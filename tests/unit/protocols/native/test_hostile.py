@@ -14,7 +14,7 @@ from penstock.protocols.native import options
 from penstock.protocols.native.codec._in_flight import Held
 from penstock.protocols.native.codec.packing import pack
 from penstock.protocols.native.options import CHOOSERS_MAX, SINGLES_MAX, NativeOptions
-from penstock.protocols.native.session import opening, pulling, requests, returning
+from penstock.protocols.native.session import opening, pulling, redelivery, requests
 from penstock.router.authorization.identity import Identity
 from penstock.router.messages import half
 from penstock.router.rows import producer_name
@@ -210,7 +210,7 @@ def test_messages_delayed_together_share_a_timer(world: World) -> None:
 def test_delays_that_all_differ_do_not_make_a_timer_each(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(returning, "EXACT_MAX", 20)
+    monkeypatch.setattr(redelivery, "EXACT_MAX", 20)
     sender, taker = producer(world), consumer(world)
     sender.produce(1, *[b"x"] * 3000)
     assert len(taker.bodies()) == 3000
@@ -223,7 +223,7 @@ def test_delays_that_all_differ_do_not_make_a_timer_each(
     assert 2000 < len(taker.bodies()) <= 2999
     world.pass_time(0.5)
     assert timers(world) == before
-    assert taker.session.consuming._returning.timers == 0
+    assert taker.session.consuming._delayed_redelivery.timers == 0
 
 
 def test_so_many_pulls_wait_on_a_connection_and_no_more(

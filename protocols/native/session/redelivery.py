@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.subscriptions.cursor._cursor import Cursor
     from penstock.subscriptions.tick.tick import Tick
 
-__all__ = ["EXACT_MAX", "Returning"]
+__all__ = ["EXACT_MAX", "DelayedRedelivery"]
 
 logger: Final = logging.getLogger("penstock.native")
 
@@ -26,7 +26,7 @@ EXACT_MAX: Final = 1000
 """Timers of a cursor from which on moments are rounded."""
 
 
-class Returning:
+class DelayedRedelivery:
     """See the module. Of one connection; what it began goes on without it."""
 
     def __init__(self, tick: Tick) -> None:

@@ -22,6 +22,9 @@ fault are the longest time without any confirm (`service`), the longest of a pub
 Links that can be cut are there for `cut` and `silent` alone, since bytes take longer through them: these have
 nodes of their own. RabbitMQ's node is frozen, cut off or silent for 15 s. It has one process for each node,
 so its `machine` differs from its `kill` in the time until it is started again.
+With `--steps`, the steps of each takeover of the cluster are told as well, in ms since the last confirm, by
+the new owner's log: its claim was sent, it was read, the log was open, the listeners were open, a client had
+logged in, a message was confirmed.
 Both systems are warmed up with 1,000 lone messages per second for 45 s: Java compiles Kafka's code while it
 serves.
 """
@@ -40,6 +43,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from bench.kafka import HEAP, VERSION, jars
@@ -65,6 +69,13 @@ FREEZE_S = 15.0
 DEAD_S = 6.0
 """A machine that died is there again after so long."""
 QUEUE = "takeovers"
+STEPS = {
+    "claimed": "penstock.cluster claimed ",
+    "log open": "penstock.server log opened",
+    "listening": "penstock.server ready",
+    "login": " connection opened ",
+}
+"""Words of the log's lines."""
 FAULTS = ("handover", "kill", "machine", "freeze", "cut", "silent")
 LINKED = ("cut", "silent")
 """They need links."""
@@ -147,10 +158,14 @@ class System:
     quorum: bool
     faults: dict[str, Callable[[], int]]
     """Each does one fault, waits until all is as before, and tells the number of the node that failed."""
+    steps: Callable[[float], dict[str, float]] = lambda since: {}
+    """Of the newest takeover since a moment of the system's clock: when its steps were, by that clock."""
 
 
-def measure(system: System, kinds: Sequence[str], times: int, warm_s: float) -> dict[str, Gaps]:
-    """Each kind of fault so often, behind `warm_s` seconds of lone messages."""
+def measure(
+    system: System, kinds: Sequence[str], times: int, warm_s: float, *, steps: bool = False
+) -> dict[str, Gaps]:
+    """Each kind of fault so often, behind `warm_s` seconds of lone messages; `steps`: tell those, too."""
     probe(system.ports[0], warm_s, each_s=WARM_EACH_S, size=100, quorum=system.quorum)
     order = system.ports
     publishers = [
@@ -176,11 +191,37 @@ def measure(system: System, kinds: Sequence[str], times: int, warm_s: float) -> 
                 gaps.others.append(max(gap for number, gap in enumerate(each) if number != failed))
                 gaps.clients.append(max(each))
                 print(f"{kind}: {gaps.service[-1]:.2f} s", flush=True)
+                if steps:
+                    print(told_steps(system, together, began, end), flush=True)
     finally:
         for publisher in publishers:
             publisher.stopping = True
         for publisher in publishers:
             publisher.join()
+    return found
+
+
+def told_steps(system: System, times: Sequence[float], began: float, end: float) -> str:
+    """The steps of a takeover in ms since the last confirm before it; `times`: of all confirms, in order."""
+    inside = [began, *(at for at in times if began < at < end), end]
+    last, first = max(itertools.pairwise(inside), key=lambda pair: pair[1] - pair[0])
+    ahead = time.time() - time.monotonic()
+    found = {name: at - ahead for name, at in system.steps(began + ahead).items()} | {"first confirm": first}
+    return "    " + ", ".join(f"{name} {(at - last) * 1000:.0f}" for name, at in found.items())
+
+
+def steps_of(node: Node, since: float) -> dict[str, float]:
+    """By the log of a node that took over since then."""
+    found: dict[str, float] = {}
+    for line in node.log_path.read_text(errors="replace").splitlines():
+        for name, words in STEPS.items():
+            if words not in line or name in found or (name != "claimed" and "claimed" not in found):
+                continue
+            at = datetime.fromisoformat(line.partition(" ")[0]).timestamp()
+            if at >= since:
+                if name == "claimed":
+                    found["claim sent"] = at - float(line.rpartition("seconds=")[2])
+                found[name] = at
     return found
 
 
@@ -261,7 +302,8 @@ def cluster(folder: Path, options: argparse.Namespace, *, linked: bool) -> Itera
             "silent": silent,
         }
         ports = [node.amqp_port for node in nodes]
-        yield System(ports, False, {name: each(hurt) for name, hurt in kinds.items()})
+        faults_of = {name: each(hurt) for name, hurt in kinds.items()}
+        yield System(ports, False, faults_of, lambda since: steps_of(world.owner(), since))
 
 
 def whole(nodes: Sequence[Node]) -> None:
@@ -361,6 +403,7 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(SYSTEMS), help="systems, separated by commas")
     parser.add_argument("--faults", default=",".join(FAULTS), help="kinds, separated by commas")
     parser.add_argument("--warm", type=float, default=45.0, help="seconds of lone messages before")
+    parser.add_argument("--steps", action="store_true", help="tell the steps of each takeover")
     parser.add_argument("--jars", type=Path, default=Path("build/kafka"))
     parser.add_argument("--data", metavar="DIR", help="where the data goes")
     options = parser.parse_args()
@@ -377,7 +420,7 @@ def main() -> int:
                 temporary = tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=options.data)
                 place = Path(ends.enter_context(temporary))
                 system = ends.enter_context(SYSTEMS[name](place, options, linked=linked))
-                found |= measure(system, kinds, options.times, options.warm)
+                found |= measure(system, kinds, options.times, options.warm, steps=options.steps)
         for kind, gaps in found.items():
             columns = [
                 f"{sorted(each)[len(each) // 2]:.2f} / {max(each):.2f} s"

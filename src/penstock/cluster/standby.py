@@ -452,5 +452,6 @@ class Standby:
             position.owner = True  # it is written when all of the folder was sent
         else:
             position.begin_to_own(self._root)
-        _LOG.info("claimed", extra=fields(offset=claim, reason=reason))
+        seconds = round(boot_time() - sent_at, 4)
+        _LOG.info("claimed", extra=fields(offset=claim, reason=reason, seconds=seconds))
         return Claimed(claim, sent_at, position, self._sends_folder, self._is_anew, self._identity)

@@ -151,7 +151,12 @@ class Replica:
         self._note()
 
     def beat_soon(self) -> None:
-        """Give a sign of life: a standby lost its connection, and may wonder. For any thread."""
+        """Give a sign of life: a standby lost its connection, and may wonder. For any thread.
+
+        An owner that has ended gives none: the next one ends its watch.
+        """
+        if self._ends.is_set():
+            return
         now = time.monotonic()
         if now - self._beaten_at < _LOOK_S:  # whoever connects again and again gets no entry for each time
             self._beaten_at = -math.inf

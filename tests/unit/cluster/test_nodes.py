@@ -489,6 +489,16 @@ class Pumped:
         self.pumped += 1
 
 
+def test_an_owner_that_has_released_the_log_gives_no_sign_of_life(made: Callable[..., Node]) -> None:
+    """The next owner ends its watch: an entry behind its claim would be told as a fault."""
+    first = made("a")
+    with first.owning() as replica:
+        pass
+    last = replica.owner.last
+    replica.beat_soon()
+    assert replica.owner.last == last and replica.owner.failed is None
+
+
 def test_an_owner_knows_its_standbys_and_tells_them_in_metrics(
     made: Callable[..., Node], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from enum import Enum
+from typing import Final
 
 from penstock.errors import LogError
 from penstock.lazy_dataclass import dataclass
@@ -68,6 +69,12 @@ class Verdict(Enum):
     RELEASED = "the present owner serves no more"
 
 
+# A look-up of a member costs 0.1 us in Python 3.11, and a standby makes several for each entry.
+_APPLY: Final = Verdict.APPLY
+_CLAIM: Final = Kind.CLAIM
+_RELEASE: Final = Kind.RELEASE
+
+
 class ReaderFence:
     """Decides for each entry, in order of their offsets, whether it counts."""
 
@@ -78,7 +85,7 @@ class ReaderFence:
 
     def take(self, offset: int, entry: Entry) -> Verdict:
         """Decide about the entry at `offset`. Raises Hole."""
-        if entry.kind == Kind.CLAIM:
+        if entry.kind is _CLAIM:
             self.claim, self.index = offset, 0
             return Verdict.CLAIMED
         if self.claim < 0:
@@ -86,14 +93,14 @@ class ReaderFence:
             self.claim, self.index = entry.claim, entry.index - 1
         if entry.claim != self.claim:
             return Verdict.SKIP
-        if entry.kind == Kind.RELEASE:
+        if entry.kind is _RELEASE:
             return Verdict.RELEASED
         if entry.index <= self.index:
             return Verdict.SKIP
         if entry.index != self.index + 1:
             raise Hole(offset, self.index + 1, entry.index)
         self.index = entry.index
-        return Verdict.APPLY
+        return _APPLY
 
 
 @dataclass(frozen=True, slots=True)

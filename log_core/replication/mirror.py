@@ -21,6 +21,10 @@ __all__ = ["Mirror", "begin_anew", "sync_all"]
 
 _OPEN_MAX: Final = 16
 _PART: Final = ".part"
+# A look-up of a member costs 0.1 us in Python 3.11.
+_APPLY: Final = Verdict.APPLY
+_CLAIMED: Final = Verdict.CLAIMED
+_WRITE: Final = Kind.WRITE
 
 
 class Mirror:
@@ -46,10 +50,10 @@ class Mirror:
         """Apply the entry at `offset` if it counts; `raw_bytes`: its size. Raises Hole, OSError."""
         position = self.position
         verdict = self.fence.take(offset, entry)
-        if verdict is Verdict.CLAIMED:
-            self._parts.clear()
-        elif verdict is Verdict.APPLY:
+        if verdict is _APPLY:
             self._apply(offset, entry)
+        elif verdict is _CLAIMED:
+            self._parts.clear()
         position.offset = offset + 1
         position.claim, position.index = self.fence.claim, self.fence.index
         position.nbytes += raw_bytes
@@ -60,13 +64,14 @@ class Mirror:
         if name and not self._changed:
             self._changed = True
             self._clean.unlink(missing_ok=True)  # it was true of the folder as this node left it
+        if entry.kind is _WRITE:
+            fd = self._open(name)
+            view, at = entry.payload, entry.offset
+            while view:
+                done = os.pwrite(fd, view, at)
+                view, at = view[done:], at + done
+            return
         match entry.kind:
-            case Kind.WRITE:
-                fd = self._open(name)
-                view, at = entry.payload, entry.offset
-                while view:
-                    done = os.pwrite(fd, view, at)
-                    view, at = view[done:], at + done
             case Kind.SIZE:
                 fd = self._open(name)
                 if entry.total > os.fstat(fd).st_size:

@@ -59,6 +59,9 @@ _HEIR_FIRST_S: Final = 0.4
 """The standby that the owner named has so long before others claim a log that was released."""
 _RIVALS_S: Final = 0.1
 """A claim of another node that comes so soon after one's own was made without knowing of it."""
+_APPLY: Final = Verdict.APPLY
+_SAY: Final = frozenset({Kind.CLAIM, Kind.BEAT, Kind.RELEASE, Kind.ASK})
+"""Entries that change no file."""
 _SUSPECTED: Final = "suspected"
 _SPREAD_FIRST_S: Final = 1.0
 """Of a journal that had no owner yet: the nodes of a new cluster are often started together."""
@@ -343,6 +346,9 @@ class Standby:
             if self._sends_folder and offset != self._claimed_at:
                 raise self._foreign()
             verdict = mirror.take(offset, len(raw), entry)
+            if verdict is _APPLY and entry.kind not in _SAY:
+                counted = True
+                continue
             if entry.kind == Kind.ASK and offset >= self._asks_from:
                 self._asked(offset, json.loads(bytes(entry.payload)))
             if verdict is Verdict.SKIP:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import uvloop
 
 from penstock import logs
+from penstock.collector import uncollected
 from penstock.config import Amqp, Config
 from penstock.errors import ConfigError
 from penstock.gateway.layer_options import (
@@ -201,7 +202,8 @@ def work(
     log = open_log(config, replica=replica)
     times.ended("log")
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        # Until `_serve` has frozen what a start makes: a collection before that would walk all of it once.
+        with uncollected(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(config, log, tls, membership, load, times, replica))
     except Stopped:
         return 0
@@ -476,6 +478,7 @@ async def _serve(
         # it would find, so it runs seldom; a full collection in mid-traffic would be felt in the latency.
         gc.freeze()
         gc.set_threshold(50_000, 50, 100)
+        gc.enable()
         started = time.perf_counter()
         front_ends = parts.front_ends.values()
         addresses = {

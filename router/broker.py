@@ -472,6 +472,8 @@ class Broker:
         for vhost in self.vhosts.values():
             # Sessions have no transient exchange to lose.
             for entry in (*vhost.queues.values(), *vhost.shares.entries.values()):
+                if not entry.queue.cursor.member_count:
+                    continue
                 if entry.own_feed is not None:
                     bound = {entry.own_feed.id}
                 else:

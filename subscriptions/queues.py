@@ -155,13 +155,14 @@ class Queues:
             priority_max=priority_max,
         )
         self._restored.add(qid)
-        self._next_qid = max(self._next_qid, qid + 1)
+        if qid >= self._next_qid:
+            self._next_qid = qid + 1
         record = self.log.tables.get(TABLE, _key(qid))
         if record is not None:
             queue.cursor.restore(record, self.log.feeds.get, self._unclean_until)
+            for feed in queue.cursor.feeds:
+                self.used(feed)
         self._register(queue)
-        for feed in queue.cursor.feeds:
-            self.used(feed)
         return queue
 
     def _register(self, queue: Queue) -> None:
@@ -201,7 +202,8 @@ class Queues:
         """All queues were restored: drop the records of those that were not. How many were dropped."""
         # Not before: a feed that one queue has left and read may be another's.
         for queue in self._all:
-            queue._reap()
+            if queue.cursor.member_count:
+                queue._reap()
         orphans = [
             key for key in self.log.tables.keys(TABLE) if int.from_bytes(key, "big") not in self._restored
         ]

@@ -89,6 +89,8 @@ class Deleted:
 
 def dispatch_kind(arguments: Arguments) -> Kind:
     """The kind of dispatch of a queue with these arguments."""
+    if not arguments:
+        return Kind.SHARED
     if arguments.get("x-queue-type") == "stream":
         return Kind.STREAM
     if arguments.get("x-single-active-consumer") is not True:
@@ -181,6 +183,7 @@ class QueueMethods(ExchangeMethods):
             )
             key = row_key(self.name, "queue", name) if durable else b""
             entry = self._add_queue(queue, actor.owner if exclusive else None, key)
+            self._default_exchange_slot_changed(entry)
             if durable:
                 row: dict[str, object] = {"vhost": self.name, "name": name, "qid": queue.qid}
                 if auto_delete:
@@ -241,12 +244,7 @@ class QueueMethods(ExchangeMethods):
         check_equivalent(entry.arguments, arguments, entry.name, self.name)
 
     def _add_queue(self, queue: Queue, owner: object | None, row: bytes) -> QueueEntry:
-        entry = QueueEntry(
-            kind="queue",
-            queue=queue,
-            row=row,
-            effective=queue.arguments,
-        )
+        entry = QueueEntry("queue", queue, row, queue.arguments)
         queue.data = entry
         if isinstance(queue, Stream):
             entry.own_feed = self.broker.feeds.of_stream(self.name, queue.name)
@@ -254,8 +252,7 @@ class QueueMethods(ExchangeMethods):
         self.queues[queue.name] = entry
         if owner is not None:
             self._exclusive.setdefault(owner, []).append(entry)
-        self._default_exchange_slot_changed(entry)
-        effective = self.policies.effective(entry.name, entry.arguments)
+        effective = self.policies.effective(queue.name, queue.arguments)
         if effective or isinstance(queue, Stream):  # most queues have no rules, and a start makes all of them
             self.apply(entry, effective)
         return entry

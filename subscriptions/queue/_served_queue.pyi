@@ -1,11 +1,15 @@
 """When a queue is served. The module text is in _served_queue.pyx."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from penstock.log_core.feeds._feed import Feed
 from penstock.log_core.log import Log
 from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.dispatch._consumers import Consumers
 from penstock.subscriptions.dispatch.consumer import QueueConsumer
 from penstock.subscriptions.dispatch.strategies import Kind
+from penstock.subscriptions.queue.emptiness import EmptinessChecks
 from penstock.subscriptions.queues import Queues
 from penstock.subscriptions.tick._fast_path import Served
 from penstock.subscriptions.tick.tick import Tick
@@ -13,6 +17,8 @@ from penstock.subscriptions.tick.tick import Tick
 class ServedQueue(Served):
     """A part of `Queue`, which derives from it."""
 
+    qid: int
+    """Durable number of the queue; 0 for one that is not durable."""
     name: str
     vhost: str
     kind: Kind
@@ -21,10 +27,46 @@ class ServedQueue(Served):
     auto_delete: bool
     """Deleted (by the router) when its last consumer leaves."""
     deleted: bool
+    owner: object
+    """The connection that alone may use it, or None."""
+    arguments: Mapping[str, Any]
+    data: Any
+    """Of whoever made the queue (the router, a session); None once it is deleted."""
+    looks: EmptinessChecks | None
+    """The receivers that look whether it has anything; of `looking`."""
+    got: int
+    """Of `delivered`, to getters."""
+    unasked_got: int
+    """Of `unasked`, those that getters got."""
+    purged: int
+    """Messages dropped by `purge`."""
+    dropped: int
+    """Messages that left because there were too many; `cursor.settled` counts them too."""
+    inherited: int
+    """Messages it had when its statistics began: they are not counted as published."""
+    _awaiting: bool
+    _promises: bool
     _queues: Queues
     _consumers: Consumers | None
     _sole: bool
     _watching: set[Feed] | None
+
+    def __init__(
+        self,
+        queues: Queues,
+        qid: int,
+        name: str,
+        vhost: str,
+        *,
+        kind: Kind,
+        owner: object = None,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        priority_max: int = 0,
+    ) -> None: ...
+    @property
+    def durable(self) -> bool:
+        """Whether it is there after a restart."""
 
     @property
     def log(self) -> Log:

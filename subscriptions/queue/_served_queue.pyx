@@ -22,7 +22,33 @@ cdef frozenset ONE_BY_ONE = frozenset({Kind.SHARED, Kind.RANDOM, Kind.EXCLUSIVE,
 cdef dict PUMP_OF = PUMPS
 
 
+# Of queues without arguments: they are never changed, so one serves all.
+cdef dict NO_ARGUMENTS = {}
+
+
 cdef class ServedQueue(Served):
+    def __init__(self, queues not None, uint64_t qid, str name not None, str vhost not None, *, kind not None,
+                 owner=None, bint auto_delete=False, arguments=None, int priority_max=0):
+        cdef Cursor cursor = Cursor(queues.log)
+        self._queues = queues
+        self.qid = qid
+        self.name = name
+        self.vhost = vhost
+        self.kind = kind
+        self.owner = owner
+        self.auto_delete = auto_delete
+        self.arguments = arguments or NO_ARGUMENTS
+        self.cursor = cursor
+        cursor.queue = self
+        cursor.dirty_queues = queues.dirty_queues
+        if priority_max:
+            cursor.prioritise(priority_max)
+        cursor.is_kept = qid != 0
+
+    @property
+    def durable(self):
+        return self.qid != 0
+
     @property
     def log(self):
         return self._queues.log

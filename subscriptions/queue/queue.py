@@ -14,8 +14,8 @@ Does not know what its name means, who bound it, nor any protocol.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
 from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.cursor._events import delivered
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from penstock.log_core.maintenance._seal import Needs
     from penstock.subscriptions.dispatch._consumers import Consumers
     from penstock.subscriptions.dispatch.consumer import QueueConsumer
-    from penstock.subscriptions.queue.empty_check import EmptyChecks
-    from penstock.subscriptions.queues import Queues
     from penstock.subscriptions.tick.tick import Pumped
 
 __all__ = ["RUNS_PROMISED", "Getter", "Queue"]
@@ -47,80 +45,14 @@ RUNS_PROMISED: Final = 1 << 20
 NO_LIMIT: Final = 65_536
 """Of deliveries, as a cursor has it."""
 
-_NO_ARGUMENTS: Mapping[str, Any] = {}
-
 
 class Queue(ServedQueue):
     """One queue. Made by `Queues.create` or `Queues.restore`."""
 
-    __slots__ = (
-        "_awaiting",
-        "_promises",
-        "arguments",
-        "data",
-        "dropped",
-        "got",
-        "inherited",
-        "looks",
-        "owner",
-        "purged",
-        "qid",
-        "unasked_got",
-    )
-
-    def __init__(
-        self,
-        queues: Queues,
-        qid: int,
-        name: str,
-        vhost: str,
-        *,
-        kind: Kind,
-        owner: object = None,
-        auto_delete: bool = False,
-        arguments: Mapping[str, Any] | None = None,
-        priority_max: int = 0,
-    ) -> None:
-        self.qid = qid
-        """Durable number of the queue; 0 for one that is not durable."""
-        self.name = name
-        self.vhost = vhost
-        self.kind = kind
-        self.owner = owner
-        """The connection that alone may use it, or None."""
-        self.auto_delete = auto_delete
-        self.arguments: Mapping[str, Any] = arguments or _NO_ARGUMENTS
-        self.data: Any = None
-        """Of whoever made the queue (the router, a session); None once it is deleted."""
-        self.looks: EmptyChecks | None = None
-        """The receivers that look whether it has anything; of `looking`."""
-        self.got = 0
-        """Of these, to getters."""
-        self.unasked_got = 0
-        """Of `unasked`, those that getters got."""
-        self.purged = 0
-        """Messages dropped by `purge`."""
-        self.dropped = 0
-        """Messages that left because there were too many; `cursor.settled` counts them too."""
-        self.inherited = 0
-        """Messages it had when its statistics began: they are not counted as published."""
-        self._queues = queues
-        self._awaiting = False
-        self._promises = False
-        self.cursor = Cursor(queues.log)
-        self.cursor.queue = self
-        self.cursor.dirty_queues = queues.dirty_queues
-        if priority_max:
-            self.cursor.prioritise(priority_max)
-        self.cursor.is_kept = self.durable
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"<Queue {self.vhost!r} {self.name!r}{' deleted' if self.deleted else ''}>"
-
-    @property
-    def durable(self) -> bool:
-        """Whether it is there after a restart."""
-        return self.qid != 0
 
     def apply(self, rules: Rules) -> None:
         """Live by these rules from now on, instead of those before; no message is lost by that."""

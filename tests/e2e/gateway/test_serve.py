@@ -150,6 +150,21 @@ def test_it_starts_again_on_what_it_left(serve: Serve) -> None:
     assert stop(process)[0] == 0
 
 
+def test_garbage_is_collected_while_it_serves(serve: Serve, tmp_path: Path) -> None:
+    """A start switches the collector off; clients that come and go need it."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import gc, os, signal\n"
+        "def tell(*_):\n"
+        "    said = f'collects={gc.isenabled()} frozen={gc.get_freeze_count() > 0}'\n"
+        "    os.write(2, f'{said}\\n'.encode())\n"
+        "signal.signal(signal.SIGUSR1, tell)\n"
+    )
+    process = serve(*FREE, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT / 'src'}")
+    ready(process)
+    process.send_signal(signal.SIGUSR1)
+    assert "collects=True frozen=True" in stop(process)[2]
+
+
 def test_a_listener_can_be_off(serve: Serve) -> None:
     process = serve(*OFF, "--set", "amqp.listen=127.0.0.1:0", "--set", "mqtt.listen=")
     assert process.stdout is not None

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from penstock.protocols.amqp10.codec.values import Symbol, Timestamp, UInt
 from penstock.protocols.amqp10.messages import sections as s
 from penstock.protocols.links.amqp.settings import Destination
-from penstock.protocols.links.amqp10.adding import addition
+from penstock.protocols.links.amqp10._messages import Messages
+from penstock.protocols.links.amqp10.adding import Addition
 
 _TEXTS = st.text("ab", max_size=3)
 _TABLES = st.dictionaries(_TEXTS, _TEXTS, max_size=3)
@@ -64,7 +65,10 @@ def test_only_what_is_set_is_another(
         annotations=set_annotations,
         application_properties=set_application,
     )
-    made = addition(destination, {})(header + ours + middle + body + footer)
+    add, messages = Addition(destination, {}), Messages()
+    messages.append(header + ours + middle + body + footer)
+    messages.change(add, every=add.adds)
+    made = messages.pop()
     if not (set_properties or set_annotations or set_application):
         assert made == header + middle + body + footer
         return
@@ -83,7 +87,7 @@ def test_only_what_is_set_is_another(
 
 def test_a_message_gets_its_time_and_its_shovel() -> None:
     destination = Destination(uris=(), timestamp_header=True)
-    made = addition(destination, {"shovel-name": "s"})(s.encode_section(s.DATA, b"x"))
+    made = Addition(destination, {"shovel-name": "s"})(s.encode_section(s.DATA, b"x"))
     found = s.parse_message(made)
     assert found.application_properties == {"shovel-name": "s"} and found.data == b"x"
     created = found.properties[s.PROPERTY_NAMES.index("creation-time")]

@@ -27,28 +27,20 @@ from penstock.log_core.batch._batch cimport ENC_AMQP091, F_PERSISTENT, F_SECTION
 from penstock.protocols.amqp10.channel._core cimport (
     ACCEPTED, ACCEPTED_STATE, DEFAULT, FAILED, HANDLES, REJECTED, RELEASED, ChannelCore, ConnectionCore, IncomingCore, OutgoingCore,
 )
-from penstock.protocols.amqp10.codec._frames cimport FRAME_HEAD, put_disposition
+from penstock.protocols.amqp10.codec._frames cimport FRAME_HEAD, TRANSFER, Transfer, put_disposition, read_transfer
 from penstock.protocols.amqp10.codec._simple cimport (
-    Compound, Simple, is_binary, is_false, is_null, is_true, is_uint, number, read_compound, read_simple,
-    take_flag, take_null, take_uint,
+    Compound, Simple, is_false, is_null, is_true, is_uint, number, read_compound, read_simple,
 )
 from penstock.protocols.amqp10.messages._storing cimport Stored, store
 from penstock.protocols.properties._tables cimport load16, load32
 from penstock.router.routes._routes cimport Route, RouteTable
 
 cdef enum:
-    TRANSFER = 0x14
     DISPOSITION = 0x15
     FLOW = 0x13
     CHANNELS_FIRST = 64             # places for channels; there are more when they are used
 
 cdef bytes RELEASED_STATE = b"\x00\x53\x26\x45"
-
-
-cdef struct Transfer:               # what the kernel knows of a transfer
-    uint32_t handle, delivery
-    bint known                      # it has a delivery-id
-    bint settled, more
 
 
 cdef class Scanner(ConnectionCore):
@@ -351,48 +343,6 @@ cdef class Scanner(ConnectionCore):
             link.link_credit = credit if credit < <uint32_t>0x80000000 else 0
         channel.feed_starved()
         return True
-
-
-cdef Py_ssize_t read_transfer(const uint8_t* p, Py_ssize_t n, Transfer* out) noexcept:
-    """Bytes of a transfer's fields; -1: it says something that is not ordinary, or is not well-formed."""
-    cdef Compound fields
-    cdef Simple tag
-    cdef const uint8_t* q
-    cdef const uint8_t* end
-    cdef uint32_t i, format
-    cdef bint flag = False
-    cdef Py_ssize_t whole = read_compound(p, n, False, &fields), size
-    if whole < 0 or fields.count < 1 or fields.count > 11:
-        return -1
-    end = fields.end
-    out.known = out.settled = out.more = False
-    out.handle = out.delivery = 0
-    q = take_uint(fields.p, end, &out.handle)
-    for i in range(1, fields.count):
-        if q == NULL:
-            return -1
-        if i == 1:
-            if q < end and q[0] != 0x40:
-                out.known = True
-                q = take_uint(q, end, &out.delivery)
-                continue
-            q = take_null(q, end)
-        elif i == 2:                            # delivery-tag
-            size = read_simple(q, end - q, &tag)
-            q = q + size if size > 0 and (is_binary(&tag) or is_null(&tag)) else NULL
-        elif i == 3:                            # message-format
-            q = take_null(q, end) if q < end and q[0] == 0x40 else take_uint(q, end, &format)
-        elif i == 4:
-            q = take_flag(q, end, &out.settled)
-        elif i == 5:
-            q = take_flag(q, end, &out.more)
-        elif i < 8:                             # rcv-settle-mode, where the link leaves it open; state
-            q = take_null(q, end)
-        else:
-            q = take_flag(q, end, &flag)
-            if flag and i < 10:                 # resume, aborted; the last one is batchable
-                return -1
-    return whole if q == end else -1
 
 
 cdef Py_ssize_t read_outcome(const uint8_t* p, Py_ssize_t n, int* how) noexcept:

@@ -34,6 +34,7 @@ from penstock.protocols.links.amqp.wire import (
     method_of,
     raise_closed,
 )
+from penstock.protocols.links.amqp10._messages import Messages
 from penstock.protocols.links.errors import LinkError
 from penstock.protocols.properties.editing import without_header
 from penstock.protocols.properties.properties import SECTIONS_HEADER
@@ -67,6 +68,8 @@ class Consumer:
         self._body: list[bytes] = []
         self.waiting: int | None = None
         """Messages that wait, at the last look."""
+        self.messages = Messages()
+        """Of the last `take`."""
         connection.send(
             Consume(queue=queue, consumer_tag=_CONSUMER, no_ack=settled, arguments=dict(arguments))
         )
@@ -75,9 +78,10 @@ class Consumer:
         """Ask how many messages wait. Raises OSError."""
         self._connection.send(QueueDeclare(queue=self._queue, passive=True))
 
-    async def take(self) -> list[tuple[int, list[bytes]]]:
-        """The next messages by their delivery tags. Raises Closed, LinkError, OSError."""
-        found: list[bytes] = []
+    async def take(self) -> list[tuple[int, int]]:
+        """Take the next messages: delivery tag of the first one, and how many. Raises LinkError, OSError."""
+        messages = self.messages
+        messages.clear()
         for kind, frame in await self._connection.frames():
             if kind == METHOD:
                 self._method((kind, frame))
@@ -93,9 +97,9 @@ class Consumer:
                 body = b"".join(self._body)
                 self._body.clear()
                 made = delivered(self._key, self._block, body)
-                found.append(made or amqp10_from_stored(self._key, self._block, body))
+                messages.append(made or amqp10_from_stored(self._key, self._block, body))
         # Tags follow on one another, since this is the only consumer of the channel.
-        return [(self._last - len(found) + 1, found)] if found else []
+        return [(self._last - len(messages) + 1, len(messages))] if messages else []
 
     def _method(self, raw: tuple[int, bytes]) -> None:
         frame = raw[1]
@@ -137,10 +141,10 @@ class Publisher:
             publish = Publish(exchange="", routing_key=queue, mandatory=True)
             self._publish = pamqp.frame.marshal(publish, CHANNEL)
 
-    async def publish(self, payloads: list[bytes]) -> None:
+    async def publish(self, messages: Messages) -> None:
         """Send messages. Raises LinkError, OSError."""
         frames: list[bytes] = []
-        for payload in payloads:
+        for payload in messages.payloads():
             try:
                 stored = quickly_stored(payload) or stored_from_amqp10(payload)
             except Amqp10Error as error:

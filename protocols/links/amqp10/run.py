@@ -6,12 +6,13 @@ Both may be links of AMQP 1.0, or ends by 0-9-1 that translate. See `amqp/mover`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.protocols.amqp10.codec.errors import Amqp10Error
 from penstock.protocols.links.amqp._under_way import UnderWay
 from penstock.protocols.links.amqp.mover import Progress
+from penstock.protocols.links.amqp10._messages import Messages
+from penstock.protocols.links.amqp10.adding import Addition
 from penstock.protocols.links.errors import LinkError
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ class FromSource(Protocol):
 
     waiting: int | None
     """Messages that wait there, when it was last told; None: it never was."""
+    messages: Messages
+    """Of the last `take`."""
 
-    async def take(self) -> list[tuple[int, list[bytes]]]:
-        """The next messages, in runs whose numbers there follow on the first one."""
+    async def take(self) -> list[tuple[int, int]]:
+        """Take the next messages: the number of the first one, and how many follow on it, with it."""
 
     def settle(self, number: int, count: int, /) -> None:
         """Settle the messages up to this one, which are `count`."""
@@ -46,8 +49,8 @@ class FromSource(Protocol):
 class ToTarget(Protocol):
     """Where messages go. Its errors are those of a connection, or LinkError when it refuses one."""
 
-    async def publish(self, payloads: list[bytes], /) -> None:
-        """Send messages."""
+    async def publish(self, messages: Messages, /) -> None:
+        """Send messages; they are gone then."""
 
     async def take(self, under_way: UnderWay, /) -> None:
         """Take the next confirms. Raises Refused when all that came was looked at."""
@@ -76,7 +79,7 @@ class Run:
         self,
         source: FromSource,
         target: ToTarget,
-        add: Callable[[bytes], bytes],
+        add: Addition,
         *,
         mode: AckMode,
         left: int | None,
@@ -87,7 +90,7 @@ class Run:
         Args:
             source: Open.
             target: Open.
-            add: From a message to the message as it is sent. Raises Amqp10Error.
+            add: To each message.
             mode: When a message is settled at the source.
             left: Messages that may still be moved; None = all.
             progress: Told of what happens.
@@ -131,38 +134,39 @@ class Run:
             if got and self._refusal is None:
                 await self._move(got)
 
-    def _wanted(self, got: list[tuple[int, list[bytes]]]) -> list[tuple[int, list[bytes]]]:
+    def _wanted(self, got: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        left = self._left or 0
+        self._source.messages.keep(left)
         wanted = []
-        for number, payloads in got:
-            kept = payloads[: self._left]
-            self._left = (self._left or 0) - len(kept)
+        for number, count in got:
+            kept = min(count, left)
+            left -= kept
             if kept:
                 wanted.append((number, kept))
+        self._left = left
         return wanted
 
-    async def _move(self, got: list[tuple[int, list[bytes]]]) -> None:
+    async def _move(self, got: list[tuple[int, int]]) -> None:
         if self._mode == "on-confirm":
-            for number, payloads in got:
-                self._under_way.published(number, len(payloads))
+            for run in got:
+                self._under_way.published(*run)
             self._progress.pending = len(self._under_way)
+        messages = self._source.messages
         try:
-            for _, payloads in got:
-                await self._target.publish(self._added(payloads))
+            messages.change(self._add, every=self._add.adds)
+        except Amqp10Error as error:
+            raise LinkError(f"source: a message that cannot be read: {error.message}") from None
+        try:
+            await self._target.publish(messages)
         except (LinkError, OSError) as error:
             raise failed("destination", error) from None
         if self._mode == "on-confirm":
             return
-        count = sum(len(payloads) for _, payloads in got)
+        count = sum(count for _, count in got)
         if self._mode == "on-publish":
-            number, payloads = got[-1]
-            await self._settle(number + len(payloads) - 1, count)
+            number, more = got[-1]
+            await self._settle(number + more - 1, count)
         self._progress.moved(count)
-
-    def _added(self, payloads: list[bytes]) -> list[bytes]:
-        try:
-            return [self._add(payload) for payload in payloads]
-        except Amqp10Error as error:
-            raise LinkError(f"source: a message that cannot be read: {error.message}") from None
 
     async def _settle(self, number: int, count: int) -> None:
         try:

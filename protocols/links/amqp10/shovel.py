@@ -20,7 +20,7 @@ from penstock.protocols.links.amqp.mover import Progress
 from penstock.protocols.links.amqp.place import place_of
 from penstock.protocols.links.amqp.shovel import Shovel
 from penstock.protocols.links.amqp.uri import Uri, parse_uri
-from penstock.protocols.links.amqp10.adding import addition
+from penstock.protocols.links.amqp10.adding import Addition
 from penstock.protocols.links.amqp10.beside import Consumer, Publisher
 from penstock.protocols.links.amqp10.run import FromSource, Run, ToTarget, failed
 from penstock.protocols.links.amqp10.source import Receiver
@@ -49,7 +49,7 @@ class Amqp10Shovel(Shovel):
                 return
             self._up()
             progress = Progress(self._moved, self._waiting)
-            add = addition(self.settings.destination, self._forwarded())
+            add = Addition(self.settings.destination, self._forwarded())
             run = Run(
                 source, target, add, mode=self.settings.ack_mode, left=self.remaining, progress=progress
             )

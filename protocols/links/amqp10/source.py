@@ -17,14 +17,11 @@ from penstock.protocols.amqp10.codec.performatives import (
     Flow,
     Source,
     Target,
-    Transfer,
 )
-from penstock.protocols.links.amqp10.wire import Connection
+from penstock.protocols.links.amqp10._messages import Arriving
+from penstock.protocols.links.amqp10.wire import FRAME_MAX, Connection
 
 __all__ = ["Receiver"]
-
-Run = tuple[int, list[bytes]]
-"""Messages with numbers one after the other, and the first number. Numbers grow."""
 
 _HANDLE: Final = 0
 _SERIAL: Final = 0xFFFFFFFF
@@ -70,9 +67,9 @@ class Receiver:
         self._last = -1
         """The id of the last delivery, without its turns at 2^32; -1: none came."""
         self._settled = -1
-        self._number = 0
-        """The id of the message that is under way."""
-        self._parts: list[bytes] = []
+        self._arriving = Arriving(frame_max=FRAME_MAX)
+        self.messages = self._arriving.messages
+        """Of the last `take`."""
         self.waiting: int | None = None
         """Messages that wait at the source, if it says so."""
 
@@ -99,22 +96,30 @@ class Receiver:
             self._credit = wanted
             self._connection.send_flow(_HANDLE, delivery_count=self._count, credit=wanted)
 
-    async def take(self) -> list[Run]:
-        """The next messages, at least one. Raises Closed, OSError."""
-        found: list[Run] = []
-        while not found:
-            for performative, payload in await self._connection.frames():
-                if isinstance(performative, Transfer):
-                    self._took_part(performative, payload, found)
-                elif isinstance(performative, Flow):
+    async def take(self) -> list[tuple[int, int]]:
+        """Take the next messages, at least one: number of the first one, and how many follow on it, with it.
+
+        Numbers grow.
+
+        Raises:
+            Closed: the broker ended the link.
+            OSError: the connection is lost.
+
+        """
+        arriving = self._arriving
+        arriving.begin()
+        while not arriving.runs:
+            others = await self._connection.taken_by(arriving)
+            for performative in others:
+                if isinstance(performative, Flow):
                     self._flowed(performative)
+        runs = [self._took(first, count) for first, count in arriving.runs]
         if self._settled_there:
             self._top_up()
-        return found
+        return runs
 
-    def _took(self, first: int, payloads: list[bytes]) -> Run:
+    def _took(self, first: int, count: int) -> tuple[int, int]:
         """Messages with ids from `first` on came."""
-        count = len(payloads)
         if self._last < 0:
             self._last, self._settled = first - 1, first - 1
         number = self._last + ((first - self._last) & _SERIAL)
@@ -125,18 +130,7 @@ class Receiver:
             self._left -= count
         if not self._settled_there:
             self._unsettled += count
-        return number, payloads
-
-    def _took_part(self, transfer: Transfer, payload: bytes, found: list[Run]) -> None:
-        if transfer.aborted:
-            self._parts.clear()
-            return
-        if not self._parts:
-            self._number = transfer.delivery_id or 0
-        self._parts.append(payload)
-        if not transfer.more:
-            found.append(self._took(self._number, [b"".join(self._parts)]))
-            self._parts.clear()
+        return number, count
 
     def _flowed(self, flow: Flow) -> None:
         if flow.available is not None:

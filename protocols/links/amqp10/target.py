@@ -20,6 +20,7 @@ from penstock.protocols.amqp10.codec.performatives import (
     Target,
 )
 from penstock.protocols.links.amqp._under_way import UnderWay
+from penstock.protocols.links.amqp10._messages import Departing, Messages
 from penstock.protocols.links.amqp10.run import Refused
 from penstock.protocols.links.amqp10.wire import CHANNEL, Connection
 
@@ -42,6 +43,9 @@ class Sender:
         self._name = name
         self._address = address
         self._settled = settled
+        self._departing = Departing(
+            channel=CHANNEL, handle=_HANDLE, frame_max=connection.frame_max, settled=settled
+        )
         self._sent = 0
         self._credit = 0
         self._room = asyncio.Event()
@@ -72,44 +76,37 @@ class Sender:
                 self._connection.send_flow(_HANDLE, delivery_count=self._sent, credit=self._credit)
         self._room.set()
 
-    async def publish(self, payloads: list[bytes]) -> None:
+    async def publish(self, messages: Messages) -> None:
         """Send messages, as there is credit for them. Raises OSError."""
-        ready: list[bytes] = []
-        for payload in payloads:
-            while self._credit <= 0:
-                await self._wait(ready)
-            number = self._sent & _SERIAL
-            self._credit -= 1
-            self._sent += 1
-            for frame in self._frames_of(number, payload):
-                while self._connection.window <= len(ready):
-                    await self._wait(ready)
-                ready.append(frame)
-        if ready:
-            self._connection.send_transfers(ready)
-        await self._connection.drain()
+        departing, connection = self._departing, self._connection
+        while messages:
+            if self._credit <= 0 or connection.window <= 0:
+                await self._wait()
+                continue
+            frames = departing.put(messages, self._sent & _SERIAL, self._credit, connection.window)
+            if not departing.count:
+                await self._send_in_parts(messages.pop())
+                continue
+            self._credit -= departing.count
+            self._sent += departing.count
+            connection.send_transfers(frames, departing.frames)
+        await connection.drain()
 
-    def _frames_of(self, number: int, payload: bytes) -> list[bytes]:
+    async def _send_in_parts(self, payload: bytes) -> None:
+        """Send a message that needs more transfers than the session has a window for."""
+        number = self._sent & _SERIAL
+        self._credit -= 1
+        self._sent += 1
         most = self._connection.frame_max - _HEAD
-        last = max(len(payload) - 1, 0) // most
-        return [
-            encode_transfer(
-                CHANNEL,
-                _HANDLE,
-                number if at == 0 else None,
-                self._settled,
-                at < last,
-                payload[at * most : (at + 1) * most] if last else payload,
-            )
-            for at in range(last + 1)
-        ]
+        for at in range(0, len(payload), most):
+            while self._connection.window <= 0:
+                await self._wait()
+            first, more, part = at == 0, at + most < len(payload), payload[at : at + most]
+            frame = encode_transfer(CHANNEL, _HANDLE, number if first else None, self._settled, more, part)
+            self._connection.send_transfers(frame, 1)
 
-    async def _wait(self, ready: list[bytes]) -> None:
-        """Send what is ready, or wait for room."""
-        if ready:
-            self._connection.send_transfers(ready)
-            ready.clear()
-            return
+    async def _wait(self) -> None:
+        """Wait for credit, or for a window."""
         self._room.clear()
         await self._room.wait()
 

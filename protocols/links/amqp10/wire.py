@@ -42,16 +42,18 @@ from penstock.protocols.amqp10.codec.performatives import (
     Transfer,
 )
 from penstock.protocols.links.amqp.place import Place
+from penstock.protocols.links.amqp10._messages import Arriving
 from penstock.protocols.links.errors import LinkError
 from penstock.protocols.links.stream import Stream
 
-__all__ = ["CHANNEL", "Closed", "Connection", "Frame"]
+__all__ = ["CHANNEL", "FRAME_MAX", "Closed", "Connection", "Frame"]
 
 CHANNEL: Final = 0
 Frame = tuple[Any, bytes]
 """A performative, and the bytes behind it."""
 
-_FRAME_MAX: Final = 128 << 10
+FRAME_MAX: Final = 128 << 10
+"""Bytes of a frame that we take."""
 _WINDOW: Final = (1 << 31) - 1
 """Frames that either side may send before the session is looked at again; each flow says so anew."""
 _FAREWELL_S: Final = 5.0
@@ -69,7 +71,7 @@ class Connection:
         self._stream = stream
         self._beating: asyncio.Task[None] | None = None
         self._silence_max_s: float | None = None
-        self.frame_max = _FRAME_MAX
+        self.frame_max = FRAME_MAX
         """Bytes of a frame that the broker takes."""
         self._next_in = 0
         self._next_out = 0
@@ -123,7 +125,7 @@ class Connection:
         opened = Open(
             product,
             hostname=None if vhost == "/" else f"vhost:{vhost}",
-            max_frame_size=_FRAME_MAX,
+            max_frame_size=FRAME_MAX,
             channel_max=CHANNEL,
             idle_time_out=2000 * place.heartbeat_s or None,
         )
@@ -131,7 +133,7 @@ class Connection:
         await self._expect(HEADER)
         self.send(opened)
         answer: Open = await self._next(Open)
-        self.frame_max = min(answer.max_frame_size, _FRAME_MAX)
+        self.frame_max = min(answer.max_frame_size, FRAME_MAX)
         self.send(Begin(None, self._next_out, _WINDOW, _WINDOW))
         begun: Begin = await self._next(Begin)
         self._next_in, self._window = begun.next_outgoing_id, begun.incoming_window
@@ -180,11 +182,11 @@ class Connection:
         """Transfers that may be sent now."""
         return self._window
 
-    def send_transfers(self, frames: list[bytes]) -> None:
-        """Send frames of transfers, at most `window` of them. Raises OSError."""
-        self._next_out = (self._next_out + len(frames)) & _SERIAL
-        self._window -= len(frames)
-        self._stream.write(*frames)
+    def send_transfers(self, frames: bytes, count: int) -> None:
+        """Send frames of transfers, `count` of them, at most `window`. Raises OSError."""
+        self._next_out = (self._next_out + count) & _SERIAL
+        self._window -= count
+        self._stream.write(frames)
 
     async def drain(self) -> None:
         """Wait until the broker takes more. Raises OSError."""
@@ -202,31 +204,56 @@ class Connection:
         """
         found: list[Frame] = []
         while not found:
-            try:
-                data = await self._stream.read(self._silence_max_s)
-            except TimeoutError:
-                raise ConnectionResetError("the broker is silent") from None
-            try:
-                used = self._split(data, found)
-            except Amqp10Error as error:
-                raise ConnectionResetError(error.message) from None
-            self._stream.used(used)
+            found = await self._read(None)
         return found
 
-    def _split(self, data: memoryview, found: list[Frame]) -> int:
+    async def taken_by(self, kernel: Arriving) -> list[Any]:
+        """Let a kernel take the transfers of the next bytes as they come; the other performatives.
+
+        Raises:
+            Closed: the broker ended something, and said why.
+            OSError: the connection is lost, silent for too long, or no AMQP 1.0.
+
+        """
+        return [performative for performative, _ in await self._read(kernel)]
+
+    async def _read(self, kernel: Arriving | None) -> list[Frame]:
+        """The frames of the next bytes, without the transfers that the kernel is given."""
+        try:
+            data = await self._stream.read(self._silence_max_s)
+        except TimeoutError:
+            raise ConnectionResetError("the broker is silent") from None
+        found: list[Frame] = []
+        try:
+            used = self._split(data, kernel, found)
+        except Amqp10Error as error:
+            raise ConnectionResetError(error.message) from None
+        self._stream.used(used)
+        return found
+
+    def _split(self, data: memoryview, kernel: Arriving | None, found: list[Frame]) -> int:
         at, end = 0, len(data)
-        while (frame := read_frame(data, at, end, _FRAME_MAX)) is not None:
+        while True:
+            if kernel is not None:
+                at = kernel.take(data, at)
+                self._next_in = (self._next_in + kernel.frames) & _SERIAL
+            frame = read_frame(data, at, end, FRAME_MAX)
+            if frame is None:
+                return at
             at, kind, _, performative, payload = frame
             if kind != AMQP or performative is None:
                 continue
             self._look_at(performative)
+            if isinstance(performative, Transfer):
+                self._next_in = (self._next_in + 1) & _SERIAL
+                if kernel is not None:
+                    more, aborted = performative.more, performative.aborted
+                    kernel.part(performative.delivery_id or 0, more=more, aborted=aborted, payload=payload)
+                continue
             found.append((performative, payload))
-        return at
 
     def _look_at(self, performative: Any) -> None:
-        if isinstance(performative, Transfer):
-            self._next_in = (self._next_in + 1) & _SERIAL
-        elif isinstance(performative, Flow):
+        if isinstance(performative, Flow):
             first = 0 if performative.next_incoming_id is None else performative.next_incoming_id
             self._window = performative.incoming_window - ((self._next_out - first) & _SERIAL)
         elif isinstance(performative, Detach | End | Close):
@@ -245,7 +272,7 @@ class Connection:
         """The next frame of the login."""
         while True:
             data = await self._stream.read()
-            frame = read_frame(data, 0, len(data), _FRAME_MAX)
+            frame = read_frame(data, 0, len(data), FRAME_MAX)
             if frame is not None:
                 self._stream.used(frame[0], more=True)
                 performative = frame[3]

@@ -11,10 +11,27 @@ import pytest
 from penstock.protocols.amqp10.codec.errors import DecodeError
 from penstock.protocols.links.amqp._under_way import UnderWay
 from penstock.protocols.links.amqp.mover import Progress
+from penstock.protocols.links.amqp10._messages import Messages
+from penstock.protocols.links.amqp10.adding import Addition
 from penstock.protocols.links.amqp10.run import Refused, Run
 from penstock.protocols.links.errors import LinkError
 
 Taken = list[tuple[int, list[bytes]]]
+
+_DATA = b"\x00\x53\x75\xa0\x01"
+"""In front of a body of one byte."""
+
+
+class Add(Addition):
+    """An addition that is a function."""
+
+    def __init__(self, function: Callable[[bytes], bytes] | None) -> None:
+        self.adds = function is not None
+        self._function = function
+
+    def __call__(self, payload: bytes) -> bytes:
+        assert self._function is not None
+        return self._function(payload)
 
 
 class Source:
@@ -24,9 +41,15 @@ class Source:
         self.given: asyncio.Queue[Taken] = asyncio.Queue()
         self.settled: list[tuple[int, int]] = []
         self.waiting: int | None = None
+        self.messages = Messages()
 
-    async def take(self) -> Taken:
-        return await self.given.get()
+    async def take(self) -> list[tuple[int, int]]:
+        runs = await self.given.get()
+        self.messages.clear()
+        for _, payloads in runs:
+            for payload in payloads:
+                self.messages.append(_DATA + payload)
+        return [(number, len(payloads)) for number, payloads in runs]
 
     def settle(self, number: int, count: int) -> None:
         self.settled.append((number, count))
@@ -45,8 +68,9 @@ class Target:
         self.published: list[bytes] = []
         self.decided: asyncio.Queue[tuple[int, int] | Exception] = asyncio.Queue()
 
-    async def publish(self, payloads: list[bytes]) -> None:
-        self.published += payloads
+    async def publish(self, messages: Messages) -> None:
+        while messages:
+            self.published.append(messages.pop().removeprefix(_DATA))
 
     async def take(self, under_way: UnderWay) -> None:
         found = await self.decided.get()
@@ -63,13 +87,13 @@ class World:
         mode: Literal["on-confirm", "on-publish", "no-ack"] = "on-confirm",
         *,
         left: int | None = None,
-        add: Callable[[bytes], bytes] = lambda payload: payload,
+        add: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self.source, self.target = Source(), Target()
         self.moved = 0
         self.waiting: int | None = None
         self.progress = Progress(self._moved, self._waiting)
-        self.run = Run(self.source, self.target, add, mode=mode, left=left, progress=self.progress)
+        self.run = Run(self.source, self.target, Add(add), mode=mode, left=left, progress=self.progress)
 
     def _moved(self, count: int) -> None:
         self.moved += count

@@ -171,8 +171,7 @@ class Mover:
             return
         source = self._source
         try:
-            for tag, multiple in tags:
-                source.connection.send(commands.Basic.Ack(tag, multiple=multiple))
+            source.connection.acknowledge(tags)
             await source.connection.drain()
         except OSError as error:
             raise source.failed(error) from None

@@ -47,6 +47,9 @@ Raw = tuple[int, bytes]
 """Kind and whole frame."""
 
 _HEAD: Final = struct.Struct(">BHI")
+_ACK: Final = struct.Struct(">BHIIQ?B")
+"""A frame of basic.ack: kind, channel, size of 13, method, delivery tag, multiple, end."""
+_ACK_METHOD: Final = 0x003C0050
 _END: Final = 0xCE
 _FRAME_MAX: Final = 128 << 10
 _PAYLOAD_MAX: Final = 1 << 20
@@ -192,6 +195,12 @@ class Connection:
     def send(self, method: Frame, *, channel: int = CHANNEL) -> None:
         """Send a method. Raises OSError: the connection is lost."""
         self.write((pamqp.frame.marshal(method, channel),))
+
+    def acknowledge(self, tags: Sequence[tuple[int, bool]]) -> None:
+        """Acknowledge messages by delivery tags, each alone or with all before it. Raises OSError."""
+        # By pamqp one takes 17 µs, and there may be one for each message that does not pass.
+        acks = [_ACK.pack(METHOD, CHANNEL, 13, _ACK_METHOD, tag, multiple, _END) for tag, multiple in tags]
+        self.write((b"".join(acks),))
 
     def write(self, frames: Sequence[bytes]) -> None:
         """Send whole frames as they are. Raises OSError: the connection is lost."""

@@ -117,7 +117,7 @@ class Consumer:
 
     def settle(self, tag: int, _: int) -> None:
         """Acknowledge all up to this one. Raises OSError."""
-        self._connection.send(commands.Basic.Ack(tag, multiple=True))
+        self._connection.acknowledge([(tag, True)])
 
     async def drain(self) -> None:
         """Wait until the source takes more. Raises OSError."""

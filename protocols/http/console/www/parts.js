@@ -8,6 +8,8 @@ import { language, t, timeLocale } from "./words.js";
 const REFRESH_MS = 5000;
 const PAGE_SIZE = 100;
 const NOT_FOUND = 404;
+/** Rows of a file, at most: `MOST` of `csv.js`, which is loaded with the first file. */
+const CSV_MOST = 10_000;
 
 /** Said after an action, so that what is shown is asked for again. */
 const CHANGED = "penstock-changed";
@@ -134,18 +136,64 @@ export function Cards({ rows }) {
   </dl>`;
 }
 
+/** Keys that move between the rows of a table: the number of the next row, of so many. */
+const MOVES = {
+  ArrowDown: (/** @type {number} */ at) => at + 1, ArrowUp: (/** @type {number} */ at) => at - 1, Home: () => 0, End: (_, /** @type {number} */ n) => n - 1,
+};
+
+/** Arrow keys go from row to row, and Enter opens the row's object. */
+function moved(event) {
+  const { target, currentTarget, key } = event;
+  if (target.closest("dialog, input, select, textarea, pre, thead")) return;
+  const row = target.closest("tr");
+  if (key === "Enter" && target === row) row.querySelector("a")?.click();
+  else if (MOVES[key]) {
+    const rows = [...currentTarget.querySelectorAll("tbody > tr")];
+    rows[Math.max(0, Math.min(rows.length - 1, MOVES[key](rows.indexOf(row), rows.length)))].focus();
+  } else return;
+  event.preventDefault();
+}
+
 /**
- * A table of rows that are here. A column is [title, value of a row, "number" or nothing].
+ * A table and its file. A column is [title, value of a row, "number" or nothing, name of the value in the API or nothing].
+ * @param {{label: string, columns: any[], rows: any[], total?: number, first?: number, head?: (column: any) => any,
+ *   all?: () => Promise<any[]>}} props
+ *   `total`, `first`: rows of the whole list, and before those that are here; `all`: the whole list; `head`: a title's cell
+ */
+function Table({ label, columns, rows, total = rows.length, first = 0, all = async () => rows,
+  head = ([title, , kind]) => html`<th scope="col" class=${kind}>${title}</th>` }) {
+  const [error, setError] = useState("");
+  const [busy, setBusy] = useState(false);
+  const save = async () => {
+    setBusy(true);
+    setError("");
+    try {
+      const { download } = await import("./csv.js");
+      download(label, columns.filter(([title, , , name]) => title !== t("Actions") && name !== null), await all());
+    } catch (refusal) {
+      setError(refusal.message);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${label} onKeyDown=${moved}><table aria-rowcount=${total + 1}>
+    <thead><tr aria-rowindex="1">${columns.map(head)}</tr></thead>
+    <tbody>${rows.map((row, at) => html`<tr tabindex="-1" aria-rowindex=${first + at + 2}>
+      ${columns.map(([, value, kind]) => html`<td class=${kind}>${value(row)}</td>`)}
+    </tr>`)}</tbody>
+  </table></div>
+  <p class="file"><button type="button" disabled=${busy} onClick=${save}>${t("Download as CSV")}</button>
+    ${total > CSV_MOST && html` <small class="quiet">${t("the first {n} rows", { n: count(CSV_MOST) })}</small>`}</p>
+  ${error && html`<p class="notice bad" role="alert">${error}</p>`}`;
+}
+
+/**
+ * A table of rows that are here; columns as of `Table`.
  * @param {{label: string, columns: any[], rows: any[], empty?: string}} props
  */
 export function Rows({ label, columns, rows, empty = t("There are none.") }) {
   if (rows.length === 0) return html`<p class="quiet">${empty}</p>`;
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table>
-    <thead><tr>${columns.map(([title, , kind]) => html`<th scope="col" class=${kind}>${title}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr>
-      ${columns.map(([, value, kind]) => html`<td class=${kind}>${value(row)}</td>`)}
-    </tr>`)}</tbody>
-  </table></div>`;
+  return html`<${Table} label=${label} columns=${columns} rows=${rows} />`;
 }
 
 /**
@@ -181,16 +229,13 @@ export function List({ label, target, columns, search = t("Filter by name"), fie
         ${data.page_count > 1 && t(", page {page} of {pages}", { page: data.page, pages: data.page_count })}</p>
       ${data.total_count === 0 && empty && html`<p class="quiet">${empty}</p>`}
       ${data.items.length > 0 && html`
-        <div class="scroll" tabindex="0" role="region" aria-label=${label}><table>
-          <thead><tr>${columns.map(([title, , kind, name]) => name === undefined
+        <${Table} label=${label} columns=${columns} rows=${data.items} total=${data.filtered_count} first=${(data.page - 1) * PAGE_SIZE}
+          all=${async () => (await import("./csv.js")).allRows(target, asked)}
+          head=${([title, , kind, name]) => name == null
             ? html`<th scope="col" class=${kind}>${title}</th>`
             : html`<th scope="col" class=${kind} aria-sort=${sorted(name)}>
                 <button type="button" class="plain" onClick=${() => order(name)}>${title}${arrow[sorted(name)]}</button>
-              </th>`)}</tr></thead>
-          <tbody>${data.items.map((row) => html`<tr>
-            ${columns.map(([, value, kind]) => html`<td class=${kind}>${value(row)}</td>`)}
-          </tr>`)}</tbody>
-        </table></div>`}
+              </th>`} />`}
       ${data.page_count > 1 && html`<nav class="actions" aria-label=${t("Pagination")}>
         <button type="button" disabled=${data.page <= 1} onClick=${() => change({ page: data.page - 1 })}>${t("Previous")}</button>
         <button type="button" disabled=${data.page >= data.page_count}

@@ -548,6 +548,9 @@ export default {
   "Status": "状态码",
   "Took": "耗时",
   "Answer": "响应",
+  // parts.js: tables
+  "Download as CSV": "下载为 CSV",
+  "the first {n} rows": "前 {n} 行",
   // palette.js
   "Find": "查找",
   "Found": "结果",

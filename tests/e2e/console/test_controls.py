@@ -66,7 +66,7 @@ FIELDS: dict[str, dict[str, str]] = {
 """Buttons that open a dialog, and what its fields need."""
 PRESSED = {
     *("Look at messages", "Try the route", "Preview", "Search", "Continue", "Count", "Follow", "Show", "Ask"),
-    *("First", "Next", "Previous", "Download as CSV"),
+    *("First", "Next", "Previous", "Download as CSV", "Select all"),
 }
 """Buttons that do something at once."""
 PARTS = 3

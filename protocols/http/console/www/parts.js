@@ -141,12 +141,13 @@ const MOVES = {
   ArrowDown: (/** @type {number} */ at) => at + 1, ArrowUp: (/** @type {number} */ at) => at - 1, Home: () => 0, End: (_, /** @type {number} */ n) => n - 1,
 };
 
-/** Arrow keys go from row to row, and Enter opens the row's object. */
+/** Arrow keys go from row to row, Enter opens the row's object, and the space bar selects it where rows are selected. */
 function moved(event) {
   const { target, currentTarget, key } = event;
   if (target.closest("dialog, input, select, textarea, pre, thead")) return;
   const row = target.closest("tr");
   if (key === "Enter" && target === row) row.querySelector("a")?.click();
+  else if (key === " " && target === row) row.querySelector("input[type=checkbox]")?.click();
   else if (MOVES[key]) {
     const rows = [...currentTarget.querySelectorAll("tbody > tr")];
     rows[Math.max(0, Math.min(rows.length - 1, MOVES[key](rows.indexOf(row), rows.length)))].focus();
@@ -157,10 +158,10 @@ function moved(event) {
 /**
  * A table and its file. A column is [title, value of a row, "number" or nothing, name of the value in the API or nothing].
  * @param {{label: string, columns: any[], rows: any[], total?: number, first?: number, head?: (column: any) => any,
- *   all?: () => Promise<any[]>}} props
+ *   all?: () => Promise<any[]>, file?: boolean}} props
  *   `total`, `first`: rows of the whole list, and before those that are here; `all`: the whole list; `head`: a title's cell
  */
-function Table({ label, columns, rows, total = rows.length, first = 0, all = async () => rows,
+function Table({ label, columns, rows, total = rows.length, first = 0, all = async () => rows, file = true,
   head = ([title, , kind]) => html`<th scope="col" class=${kind}>${title}</th>` }) {
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
@@ -182,27 +183,28 @@ function Table({ label, columns, rows, total = rows.length, first = 0, all = asy
       ${columns.map(([, value, kind]) => html`<td class=${kind}>${value(row)}</td>`)}
     </tr>`)}</tbody>
   </table></div>
-  <p class="file"><button type="button" disabled=${busy} onClick=${save}>${t("Download as CSV")}</button>
-    ${total > CSV_MOST && html` <small class="quiet">${t("the first {n} rows", { n: count(CSV_MOST) })}</small>`}</p>
+  ${file && html`<p class="file"><button type="button" disabled=${busy} onClick=${save}>${t("Download as CSV")}</button>
+    ${total > CSV_MOST && html` <small class="quiet">${t("the first {n} rows", { n: count(CSV_MOST) })}</small>`}</p>`}
   ${error && html`<p class="notice bad" role="alert">${error}</p>`}`;
 }
 
 /**
  * A table of rows that are here; columns as of `Table`.
- * @param {{label: string, columns: any[], rows: any[], empty?: string}} props
+ * @param {{label: string, columns: any[], rows: any[], empty?: string, file?: boolean}} props `file`: it can be saved
  */
-export function Rows({ label, columns, rows, empty = t("There are none.") }) {
+export function Rows({ label, columns, rows, empty = t("There are none."), file = true }) {
   if (rows.length === 0) return html`<p class="quiet">${empty}</p>`;
-  return html`<${Table} label=${label} columns=${columns} rows=${rows} />`;
+  return html`<${Table} label=${label} columns=${columns} rows=${rows} file=${file} />`;
 }
 
 /**
  * A list of the API, a page at a time; filter, order and page are in the page's address. A column is
  * [title, value of a row, "number" or nothing, name to sort by or nothing].
- * @param {{label: string, target: string, columns: any[], search?: string, fields?: Record<string, unknown>, empty?: string}} props
- *   `fields`: of the query, besides those of every list; `empty`: said if there is nothing, filtered or not
+ * @param {{label: string, target: string, columns: any[], search?: string, fields?: Record<string, unknown>, empty?: string, above?: (rows: any[]) => any}} props
+ *   `fields`: of the query, besides those of every list; `empty`: said if there is nothing, filtered or not;
+ *   `above`: shown above the rows of the page
  */
-export function List({ label, target, columns, search = t("Filter by name"), fields = {}, empty = "" }) {
+export function List({ label, target, columns, search = t("Filter by name"), fields = {}, empty = "", above }) {
   const { query: here } = usePlace();
   const asked = {
     ...fields, page: here.page ?? 1, page_size: PAGE_SIZE, name: here.name, use_regex: here.use_regex,
@@ -228,6 +230,7 @@ export function List({ label, target, columns, search = t("Filter by name"), fie
       <p class="quiet" role="status">${t("{n} of {total}", { n: count(data.filtered_count), total: count(data.total_count) })}
         ${data.page_count > 1 && t(", page {page} of {pages}", { page: data.page, pages: data.page_count })}</p>
       ${data.total_count === 0 && empty && html`<p class="quiet">${empty}</p>`}
+      ${above?.(data.items)}
       ${data.items.length > 0 && html`
         <${Table} label=${label} columns=${columns} rows=${data.items} total=${data.filtered_count} first=${(data.page - 1) * PAGE_SIZE}
           all=${async () => (await import("./csv.js")).allRows(target, asked)}
@@ -248,11 +251,11 @@ export function List({ label, target, columns, search = t("Filter by name"), fie
 /**
  * A button that asks for what it needs in a dialog, and then does it. A field is
  * {name, label, value, type, options, help, required}; without fields it asks for a confirmation.
- * @param {{label: string, title?: string, text?: string, fields?: any[], danger?: boolean,
+ * @param {{label: string, title?: string, text?: string, more?: any, fields?: any[], danger?: boolean,
  *   confirm?: string, run: (values: Record<string, any>) => Promise<unknown>, done?: () => void}} props
- *   `confirm`: a name that must be typed. `done`: instead of asking again for what is shown
+ *   `more`: shown below the text; `confirm`: a name that must be typed. `done`: instead of asking again for what is shown
  */
-export function Action({ label, title = label, text, fields = [], danger = false, confirm, run, done }) {
+export function Action({ label, title = label, text, more, fields = [], danger = false, confirm, run, done }) {
   const dialog = useRef(null);
   const [open, setOpen] = useState(false);
   const [error, setError] = useState("");
@@ -284,8 +287,9 @@ export function Action({ label, title = label, text, fields = [], danger = false
       <form onSubmit=${submit}>
         <h2>${title}</h2>
         ${text && html`<p>${text}</p>`}
+        ${more}
         ${fields.map((field) => html`<${Field} ...${field} />`)}
-        ${confirm !== undefined && html`<${Field} name="confirm" label=${t("Type {confirm} to confirm", { confirm })} required
+        ${confirm !== undefined && html`<${Field} name="confirm" label=${t("Type {confirm} to confirm", { confirm })} required autofocus
           pattern=${escaped(confirm)} />`}
         ${error && html`<p class="notice bad" role="alert">${error}</p>`}
         <div class="actions">
@@ -298,7 +302,7 @@ export function Action({ label, title = label, text, fields = [], danger = false
 
 const escaped = (text) => text.replace(/[\\^$.*+?()[\]{}|/&\-~!#%,:;<=>@`'"]/gu, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
 
-function Field({ name, label, value = "", type = "text", options, help, required = false, pattern }) {
+function Field({ name, label, value = "", type = "text", options, help, required = false, pattern, autofocus = false }) {
   const common = { name, required };
   // Only defaults: a page that is drawn again while somebody types must not take back what was typed.
   const input = options
@@ -307,7 +311,7 @@ function Field({ name, label, value = "", type = "text", options, help, required
       ? html`<textarea ...${common} rows="4" spellcheck=${false} defaultValue=${value}></textarea>`
       : type === "checkbox"
         ? html`<input ...${common} type="checkbox" defaultChecked=${Boolean(value)} />`
-        : html`<input ...${common} type=${type} defaultValue=${value} pattern=${pattern} autocomplete=${type === "password" ? "new-password" : "off"} />`;
+        : html`<input ...${common} type=${type} defaultValue=${value} pattern=${pattern} autofocus=${autofocus} autocomplete=${type === "password" ? "new-password" : "off"} />`;
   return html`<label><span>${label}</span>${input}${help && html`<small class="quiet">${help}</small>`}</label>`;
 }
 

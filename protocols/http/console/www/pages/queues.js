@@ -6,7 +6,8 @@ import { link } from "../location.js";
 import { Action, Cards, Data, Facts, List, Loading, Rows, YesNo, count, parsed, post, put, rate, remove, useLoaded } from "../parts.js";
 import { queueOf, useLive, withLive } from "../live.js";
 import { Plot, Range, isLive, samplesQuery } from "../plot.js";
-import { useEntered, useEnters, useMay, useMayAt } from "../rights.js";
+import { useAllowed, useEntered, useEnters, useMay, useMayAt } from "../rights.js";
+import { Selection, isSelectable, keyOf } from "../selection.js";
 import { Consumers } from "./channels.js";
 import { Messages } from "../messages.js";
 import { many, t } from "../words.js";
@@ -33,6 +34,19 @@ function All({ user, query, vhosts }) {
   const vhost = entered.includes(query.vhost) ? query.vhost : query.vhost ? undefined : entered[0];
   const may = useMay(user, vhost, "configure");
   const target = query.vhost ? path("/api/queues", query.vhost) : "/api/queues";
+  // Rights are those of one virtual host, so rows of several are not selected together.
+  const selects = vhost !== undefined && (query.vhost === vhost || vhosts.length === 1);
+  const rights = { read: useAllowed(user, vhost, "read"), configure: useAllowed(user, vhost, "configure") };
+  const [chosen, setChosen] = useState(/** @type {Set<string>} */ (new Set()));
+  // Keys may come faster than the page is drawn.
+  const turn = (key) => setChosen((before) => {
+    const next = new Set(before);
+    if (!next.delete(key)) next.add(key);
+    return next;
+  });
+  const box = (one) => isSelectable(one, rights) && html`<input type="checkbox" aria-label=${t("Select {name}", { name: one.name })}
+    checked=${chosen.has(keyOf(one))} onChange=${() => turn(keyOf(one))} />`;
+  const columns = selects ? [[t("Select"), box, "", null], ...COLUMNS] : COLUMNS;
   const declare = ({ vhost, name, type, durable, args }) =>
     put(path("/api/queues", vhost, name), { durable, arguments: { ...(type && { "x-queue-type": type }), ...parsed(args) } });
   return html`<div><h1>${t("Queues")}</h1>
@@ -43,7 +57,9 @@ function All({ user, query, vhosts }) {
       { name: "durable", label: t("Durable: it is there after a restart"), type: "checkbox", value: true },
       { name: "args", label: t("Arguments, as JSON"), type: "textarea", help: '{"x-message-ttl": 60000}' },
     ]} /></div>`}
-    <${List} label=${t("Queues")} target=${target} columns=${COLUMNS} /></div>`;
+    ${!selects && entered.length > 1 && html`<p class="quiet">${t("Choose a virtual host to select several queues.")}</p>`}
+    <${List} label=${t("Queues")} target=${target} columns=${columns} above=${selects ? (rows) => html`
+      <${Selection} key=${vhost} rows=${rows} chosen=${chosen} choose=${(keys) => setChosen(new Set(keys))} may=${rights} />` : undefined} /></div>`;
 }
 
 /** They change seldom, and after an action they are asked for at once. */

@@ -25,6 +25,23 @@ export function whenSignedOut(told) {
   onSignedOut = told;
 }
 
+/** @type {{method: string, target: string, body: any}[] | null} */
+let notes = null;
+
+/**
+ * The first request that an action would send, which is not sent.
+ * @param {() => Promise<unknown>} act asks for nothing else before it
+ */
+export function requestOf(act) {
+  notes = [];
+  try {
+    act().catch(() => {}); // it never ends, unless it sends nothing
+    return notes[0];
+  } finally {
+    notes = null;
+  }
+}
+
 /** A path of names, each of them one segment whatever is in it. @param {string} base @param {...string} names */
 export function path(base, ...names) {
   return [base, ...names.map(encodeURIComponent)].join("/");
@@ -43,6 +60,10 @@ export function query(fields) {
  * @returns {Promise<any>} the JSON of the answer, null without one
  */
 export async function send(method, target, body, { signal, again = false } = {}) {
+  if (notes) {
+    notes.push({ method, target, body });
+    return new Promise(() => {});
+  }
   let response;
   try {
     response = await fetch(target, {

@@ -1,7 +1,7 @@
 /** The parts of pages: loading, tables, forms, dialogs, values. Every text is a text node. */
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
-import { get, query, send } from "./api.js";
+import { get, query, requestOf, send } from "./api.js";
 import { change, usePlace } from "./location.js";
 import { language, t, timeLocale } from "./words.js";
 
@@ -252,10 +252,11 @@ export function List({ label, target, columns, search = t("Filter by name"), fie
  * A button that asks for what it needs in a dialog, and then does it. A field is
  * {name, label, value, type, options, help, required}; without fields it asks for a confirmation.
  * @param {{label: string, title?: string, text?: string, more?: any, fields?: any[], danger?: boolean,
- *   confirm?: string, run: (values: Record<string, any>) => Promise<unknown>, done?: () => void}} props
- *   `more`: shown below the text; `confirm`: a name that must be typed. `done`: instead of asking again for what is shown
+ *   confirm?: string, run: (values: Record<string, any>) => Promise<unknown>, done?: () => void, command?: boolean}} props
+ *   `more`: shown below the text; `confirm`: a name that must be typed. `done`: instead of asking again for what is shown;
+ *   `command`: it is one request, which is shown as a line for a shell
  */
-export function Action({ label, title = label, text, more, fields = [], danger = false, confirm, run, done }) {
+export function Action({ label, title = label, text, more, fields = [], danger = false, confirm, run, done, command = true }) {
   const dialog = useRef(null);
   const [open, setOpen] = useState(false);
   const [error, setError] = useState("");
@@ -263,12 +264,12 @@ export function Action({ label, title = label, text, more, fields = [], danger =
   useEffect(() => {
     if (open) dialog.current?.showModal();
   }, [open]);
+  const typed = (form) => Object.fromEntries(fields.map((field) => [
+    field.name, field.type === "checkbox" ? form.elements[field.name].checked : form.elements[field.name].value,
+  ]));
   const submit = async (event) => {
     event.preventDefault();
-    const form = event.target;
-    const values = Object.fromEntries(fields.map((field) => [
-      field.name, field.type === "checkbox" ? form.elements[field.name].checked : form.elements[field.name].value,
-    ]));
+    const values = typed(event.target);
     setBusy(true);
     setError("");
     try {
@@ -296,8 +297,38 @@ export function Action({ label, title = label, text, more, fields = [], danger =
           <button type="submit" class=${danger ? "danger" : ""} disabled=${busy}>${label}</button>
           <button type="button" onClick=${() => dialog.current?.close()}>${t("Cancel")}</button>
         </div>
+        ${command && html`<${Command} request=${(form) => {
+          const values = typed(form);
+          for (const { name, type } of fields) if (type === "password") values[name] = "PASSWORD";
+          return requestOf(async () => run(values));
+        }} />`}
       </form>
     </dialog>`}</div>`;
+}
+
+/** What a dialog would send, as lines for a shell. @param {{request: (form: HTMLFormElement) => any}} props */
+function Command({ request }) {
+  const [lines, setLines] = useState(/** @type {string[] | null} */ (null));
+  const place = useRef(null);
+  const show = async () => {
+    if (!place.current.open) return setLines(null);
+    const form = place.current.closest("form");
+    const isReady = [...form.elements].every((one) => one.name === "confirm" || one.validity.valid);
+    const noted = isReady && request(form);
+    const { curl, penstock } = await import("./commands.js");
+    setLines(noted ? [curl(noted), penstock(noted)].filter(Boolean) : []);
+  };
+  useEffect(() => {
+    const form = place.current.closest("form");
+    form.addEventListener("input", show);
+    return () => form.removeEventListener("input", show);
+  });
+  return html`<details ref=${place} onToggle=${show}><summary>${t("As a command")}</summary>
+    ${lines?.length === 0 && html`<p class="quiet">${t("Fill in the fields first.")}</p>`}
+    ${lines?.map((line) => html`<div class="line"><pre tabindex="0">${line}</pre>
+      ${navigator.clipboard && html`<button type="button" onClick=${() => navigator.clipboard.writeText(line)}>${t("Copy")}</button>`}</div>`)}
+    ${lines?.length > 0 && html`<p class="quiet">${t("PENSTOCK_USER and PENSTOCK_PASSWORD are variables of your shell. Credentials are not in the line: words in capitals stand for them.")}</p>`}
+  </details>`;
 }
 
 const escaped = (text) => text.replace(/[\\^$.*+?()[\]{}|/&\-~!#%,:;<=>@`'"]/gu, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);

@@ -68,7 +68,7 @@ export function Selection({ rows, chosen, choose, may }) {
           more=${html`<p>${many(fitting.length, "{n} of {all} that are selected; it has {messages}.", "{n} of {all} that are selected; they have {messages}.", {
             all: count(selected.length), messages: messages(fitting) })}</p>
             <${Rows} label=${t("Selected queues")} rows=${fitting} columns=${COUNTS} file=${false} />`}
-          run=${() => each(deed, fitting)} />`)}
+          command=${false} run=${() => each(deed, fitting)} />`)}
       ${selected.length > 0 && html`<span class="quiet">${t("{n} selected", { n: count(selected.length) })}</span>`}</div>
     ${results.length > 0 && html`<div role="status" aria-label=${t("Results")}><${Rows} label=${t("Results")} rows=${results} columns=${[
       [t("Name"), (one) => one.name], [t("Result"), (one) => one.result]]} /></div>`}`;

@@ -571,6 +571,11 @@ export default {
   "{n} selected": "已选择 {n} 个",
   "Results": "结果",
   "Choose a virtual host to select several queues.": "请先选择虚拟主机，再选择多个队列。",
+  // parts.js: commands
+  "As a command": "对应的命令",
+  "Fill in the fields first.": "请先填写各字段。",
+  "Copy": "复制",
+  "PENSTOCK_USER and PENSTOCK_PASSWORD are variables of your shell. Credentials are not in the line: words in capitals stand for them.": "PENSTOCK_USER 和 PENSTOCK_PASSWORD 是 shell 中的变量。命令中不含凭据，以大写单词代替。",
   // palette.js
   "Find": "查找",
   "Found": "结果",

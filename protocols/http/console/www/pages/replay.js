@@ -89,7 +89,7 @@ export default function Replay({ user, query, vhosts }) {
       : html`<p role="status">${done
         ? many(found.count, "{n} message", "{n} messages")
         : many(found.count, "{n} message so far, {percent} % counted", "{n} messages so far, {percent} % counted", { percent: Math.floor(found.progress * 100) })}</p>`}
-    ${!found.error && may && html`<div class="actions"><${Action} label=${t("Replay into a new queue")} run=${replay} done=${() => {}}
+    ${!found.error && may && html`<div class="actions"><${Action} label=${t("Replay into a new queue")} command=${false} run=${replay} done=${() => {}}
       text=${done
         ? many(found.count, "It gets {n} message, and nothing more afterwards. Nothing is taken from other queues.", "It gets {n} messages, and nothing more afterwards. Nothing is taken from other queues.")
         : many(found.count, "It gets {n} message or more, and nothing more afterwards. Nothing is taken from other queues.", "It gets {n} messages or more, and nothing more afterwards. Nothing is taken from other queues.")}

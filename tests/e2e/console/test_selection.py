@@ -83,3 +83,21 @@ def test_only_what_the_user_may_do_is_offered(gateway: Gateway, page: Page, api:
     for letter in "ab":
         assert api.status("DELETE", f"queues/%2F/{unique}{letter}") == 204
     assert api.status("DELETE", f"users/{unique}") == 204
+
+
+def test_a_subscription_is_paused_on_its_page(gateway: Gateway, page: Page, api: Api, unique: str) -> None:
+    assert api.status("PUT", f"queues/%2F/{unique}", STREAM) == 201
+    subscription = (
+        f"http://127.0.0.1:{gateway.ports['management']}/v1/vhosts/%2F/streams/{unique}/subscriptions/sub"
+    )
+    assert api.client.put(subscription, json={}).status_code in (200, 201)
+    publish(gateway, unique, b"waits")
+    sign_in(page, at=f"#/queues/%2F/subscription-{unique}%2Fsub")
+    expect(page.get_by_text("Oldest waits")).to_be_visible()
+    for button, state in (("Pause", "paused"), ("Resume", "runs")):
+        page.get_by_role("button", name=button).click()
+        page.get_by_role("dialog").get_by_role("button", name=button).click()
+        expect(page.locator("dd").get_by_text(state, exact=True)).to_be_visible()
+        assert api.client.get(subscription).json()["paused"] is (state == "paused")
+    leave(page)
+    assert api.status("DELETE", f"queues/%2F/{unique}") == 204

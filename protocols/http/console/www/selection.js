@@ -8,8 +8,8 @@ import { many, t } from "./words.js";
 /** The name of a row among those that are chosen. */
 export const keyOf = ({ vhost, name }) => JSON.stringify([vhost, name]);
 
-/** The path in `/v1` of the subscription that a row is. */
-const subscriptionOf = ({ vhost, name, subscription: { stream } }) =>
+/** The path in `/v1` of the subscription that a row is. @param {any} one */
+export const subscriptionOf = ({ vhost, name, subscription: { stream } }) =>
   `${path("/v1/vhosts", vhost)}/${path("streams", stream)}/${path("subscriptions", name.slice(`subscription-${stream}/`.length))}`;
 
 /**

@@ -3,11 +3,11 @@
 import { html, useState } from "../vendor/preact.js";
 import { path, query as asQuery } from "../api.js";
 import { link } from "../location.js";
-import { Action, Cards, Data, Facts, List, Loading, Rows, YesNo, count, parsed, post, put, rate, remove, useLoaded } from "../parts.js";
+import { Action, Cards, Data, Facts, List, Loading, Rows, YesNo, count, duration, parsed, post, put, rate, remove, useLoaded } from "../parts.js";
 import { queueOf, useLive, withLive } from "../live.js";
 import { Plot, Range, isLive, samplesQuery } from "../plot.js";
 import { useAllowed, useEntered, useEnters, useMay, useMayAt } from "../rights.js";
-import { Selection, isSelectable, keyOf } from "../selection.js";
+import { Selection, isSelectable, keyOf, subscriptionOf } from "../selection.js";
 import { Consumers } from "./channels.js";
 import { Messages } from "../messages.js";
 import { many, t } from "../words.js";
@@ -67,11 +67,13 @@ const BINDINGS_MS = 30000;
 
 function One({ user, names: [vhost, name], query }) {
   const mayPublish = useMayAt(user, vhost, "write", "amq.default");
-  const mayRead = useMayAt(user, vhost, "read", name);
   const mayDelete = useMayAt(user, vhost, "configure", name);
   const enters = useEnters(user, vhost);
   const target = path("/api/queues", vhost, name);
   const found = useLoaded(target + asQuery(samplesQuery(query, "msg_rates", "lengths")));
+  /** What it says as a subscription to a stream, whose reader may pause it. */
+  const subscription = found.data?.subscription;
+  const mayRead = useMayAt(user, vhost, "read", subscription?.stream ?? name);
   const bindings = useLoaded(`${target}/bindings`, BINDINGS_MS);
   const samples = useLive(isLive(query) ? queueOf(vhost, name) : null);
   if (!found.data) return html`<div><h1>${t("Queue {name}", { name })}</h1><${Loading} of=${found} /></div>`;
@@ -85,6 +87,8 @@ function One({ user, names: [vhost, name], query }) {
     <${Cards} rows=${[
       [t("Ready"), count(data.messages_ready)], [t("Unacknowledged"), count(data.messages_unacknowledged)],
       [t("Consumers"), count(data.consumers)],
+      ...(subscription ? [[t("State"), subscription.paused ? t("paused") : t("runs")], [t("Lag"), count(subscription.lag)],
+        [t("Oldest waits"), duration(subscription.head_age_ms)]] : []),
       [t("In"), rate(moved.publish_details), t("{n} since the start", { n: count(moved.publish) })],
       [t("Delivered"), rate(moved.deliver_details), t("{n} since the start", { n: count(moved.deliver) })],
       [t("Without acknowledgement"), rate(moved.deliver_no_ack_details), t("{n} since the start", { n: count(moved.deliver_no_ack) })],
@@ -93,6 +97,10 @@ function One({ user, names: [vhost, name], query }) {
     ]} />
     <div class="actions"><${Range} longest=${3600} live />
       ${mayPublish && isQueue && html`<${Action} label=${t("Publish a message")} run=${(values) => publish(vhost, "amq.default", { ...values, key: name })} fields=${MESSAGE} />`}
+      ${mayRead && subscription && html`<${Action} label=${subscription.paused ? t("Resume") : t("Pause")}
+        title=${subscription.paused ? t("Resume {name}", { name }) : t("Pause {name}", { name })}
+        text=${subscription.paused ? t("Its consumers get messages again.") : t("Nobody gets anything until it is resumed.")}
+        run=${() => post(`${subscriptionOf(data)}/${subscription.paused ? "resume" : "pause"}`, {})} />`}
       ${mayRead && isOpen && html`<${Action} label=${t("Purge")} danger title=${t("Purge {name}", { name })} text=${t("All messages that are ready are dropped. Nobody gets them back.")}
         run=${() => remove(`${target}/contents`)} confirm=${name} />`}
       ${(isQueue ? mayDelete && !data.exclusive : data.kind === "session" && enters && user.tags.includes("administrator")) && html`<${Action} label=${t("Delete")} danger title=${t("Delete {name}", { name })} text=${many(data.messages, "The queue and its message are gone.", "The queue and its {n} messages are gone.")}

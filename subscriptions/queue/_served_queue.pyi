@@ -9,7 +9,7 @@ from penstock.subscriptions.cursor._cursor import Cursor
 from penstock.subscriptions.dispatch._consumers import Consumers
 from penstock.subscriptions.dispatch.consumer import QueueConsumer
 from penstock.subscriptions.dispatch.strategies import Kind
-from penstock.subscriptions.queue.emptiness import EmptinessChecks
+from penstock.subscriptions.queue.empty_check import EmptyChecks
 from penstock.subscriptions.queues import Queues
 from penstock.subscriptions.tick._fast_path import Served
 from penstock.subscriptions.tick.tick import Tick
@@ -32,7 +32,7 @@ class ServedQueue(Served):
     arguments: Mapping[str, Any]
     data: Any
     """Of whoever made the queue (the router, a session); None once it is deleted."""
-    looks: EmptinessChecks | None
+    looks: EmptyChecks | None
     """The receivers that look whether it has anything; of `looking`."""
     got: int
     """Of `delivered`, to getters."""

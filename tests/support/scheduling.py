@@ -7,6 +7,7 @@ a module share brokers, gateways, browsers and JVMs, which each further process 
 
 from __future__ import annotations
 
+import signal
 from typing import Any, Final
 
 import pytest
@@ -52,6 +53,14 @@ def _place(nodeid: str) -> int:
     """Of the test's unit in the order of the run."""
     unit = _unit(nodeid)
     return LONG.index(unit) if unit in LONG else len(LONG)
+
+
+def pytest_configure() -> None:
+    """A process that is terminated ends its fixtures first, as by Ctrl-C, and so the brokers it started.
+
+    timeout(1) sends SIGTERM to the whole group.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 class LongestFirst(LoadScopeScheduling):

@@ -31,6 +31,23 @@ def test_it(n):
 """
 
 
+def run(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a folder in two processes."""
+    words = ["-q", "-n", "2", "--dist", "loadfile", "--import-mode=importlib"]
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider"),
+            *("-p", "tests.support.scheduling", *words),
+        ],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src"))), "RAN": "ran"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
 def test_each_module_runs_in_one_process_the_long_ones_first(tmp_path: Path) -> None:
     console = tmp_path / "tests" / "e2e" / "console"
     console.mkdir(parents=True)
@@ -42,25 +59,7 @@ def test_each_module_runs_in_one_process_the_long_ones_first(tmp_path: Path) -> 
         console / "test_d.py",
     ):
         place.write_text(TESTS)
-    words = [
-        "-q",
-        "-n",
-        "2",
-        "--dist",
-        "loadfile",
-        "--import-mode=importlib",
-        "-p",
-        "tests.support.scheduling",
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "src"))), "RAN": "ran"},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    done = run(tmp_path)
     assert "16 passed" in done.stdout, done.stdout + done.stderr
     lines = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
     places = {module: {process for name, process in lines if name == module} for module, _ in lines}
@@ -68,3 +67,24 @@ def test_each_module_runs_in_one_process_the_long_ones_first(tmp_path: Path) -> 
     assert places["test_c.py"] == places["test_d.py"], "they share a browser"
     first = next(name for name, process in lines if {process} == places["test_c.py"])
     assert first == "test_c.py", "it is among the long ones"
+
+
+SHARED = """
+import pathlib
+import pytest
+
+@pytest.fixture(scope="session")
+def shared():
+    yield
+    pathlib.Path("ended").touch()
+"""
+
+
+def test_a_process_that_is_terminated_ends_its_fixtures_first(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(SHARED)
+    (tmp_path / "test_ends.py").write_text(
+        "import os, signal\ndef test_ends(shared): os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    done = run(tmp_path)
+    assert done.returncode != 0, done.stdout + done.stderr
+    assert (tmp_path / "ended").exists(), "brokers of the whole run would go on"

@@ -18,8 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import PenstockError
 from penstock.logs import fields
+from penstock.protocols.links.amqp.federation.upstreams import (
+    Upstream,
+    check_set,
+    check_upstream,
+    upstreams_of,
+)
 from penstock.protocols.links.amqp.parameters import unmasked
-from penstock.protocols.links.amqp.upstreams import Upstream, check_set, check_upstream, upstreams_of
 from penstock.protocols.links.amqp.uri import parse_uri
 from penstock.router.arguments import encode_table
 from penstock.router.errors import InvalidParameter
@@ -30,8 +35,8 @@ from penstock.router.policies.definitions import FEDERATION
 from penstock.subscriptions.dispatch.strategies import Kind
 
 if TYPE_CHECKING:
-    from penstock.protocols.links.amqp.federated import Federated, FederatedLink
-    from penstock.protocols.links.amqp.federated_exchange import Bindings
+    from penstock.protocols.links.amqp.federation.federated import Federated, FederatedLink
+    from penstock.protocols.links.amqp.federation.federated_exchange import Bindings
     from penstock.protocols.links.local import Local
     from penstock.router.broker import Broker
     from penstock.router.exchanges.exchanges import Exchange
@@ -186,7 +191,7 @@ class Federation:
         self._pause_s[name] = (time.monotonic() - began) * _SHARE
 
     def _federated(self, vhost: Vhost) -> Iterator[Federated]:
-        from penstock.protocols.links.amqp.federated import Federated
+        from penstock.protocols.links.amqp.federation.federated import Federated
 
         if not any(FEDERATION & policy.definition.keys() for policy in vhost.policies.all("policy")):
             return
@@ -229,7 +234,7 @@ class Federation:
 
     def _bind(self, vhost: Vhost) -> None:
         """Tell the links of exchanges which bindings there are."""
-        from penstock.protocols.links.amqp.federated_exchange import ExchangeLink
+        from penstock.protocols.links.amqp.federation.federated_exchange import ExchangeLink
 
         found: dict[str, Bindings] = {}
         for key, (link, _) in self._links.items():
@@ -243,8 +248,8 @@ class Federation:
 
     def _begin(self, federated: Federated, old: asyncio.Task[None] | None) -> None:
         """Run a link, once the `old` one of its key is over."""
-        from penstock.protocols.links.amqp.federated_exchange import ExchangeLink
-        from penstock.protocols.links.amqp.federated_queue import QueueLink
+        from penstock.protocols.links.amqp.federation.federated_exchange import ExchangeLink
+        from penstock.protocols.links.amqp.federation.federated_queue import QueueLink
 
         if len(self._links) >= self._max:
             if not self._said_full:

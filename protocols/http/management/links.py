@@ -17,7 +17,7 @@ from penstock.protocols.links.link import Link, State
 from penstock.protocols.links.links import SHOVEL
 
 if TYPE_CHECKING:
-    from penstock.protocols.links.amqp.federated import FederatedLink
+    from penstock.protocols.links.amqp.federation.federated import FederatedLink
 
 __all__ = ["add"]
 

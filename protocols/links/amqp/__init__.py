@@ -1,1 +1,4 @@
-"""AMQP 0-9-1 as a client: the connection, the relay of messages, shovels and their settings."""
+"""AMQP 0-9-1 as a client: the connection, the relay of messages, shovels and their settings.
+
+`federation` is built on them.
+"""

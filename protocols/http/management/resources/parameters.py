@@ -13,8 +13,8 @@ from penstock.protocols.http.management.bodies import Body, Given
 from penstock.protocols.http.management.context import Management, absent, table_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response
 from penstock.protocols.http.shared.lists import one_of, reply_list
+from penstock.protocols.links.amqp.federation.upstreams import set_schema, upstream_schema
 from penstock.protocols.links.amqp.parameters import shown
-from penstock.protocols.links.amqp.upstreams import set_schema, upstream_schema
 from penstock.protocols.links.federation import UPSTREAM_SET
 from penstock.protocols.links.terms import shovel_schemas
 from penstock.router.arguments import decode_table, encode_table

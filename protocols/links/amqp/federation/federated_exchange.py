@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pamqp import commands
 
 from penstock.protocols.links.amqp._relay import Relay
-from penstock.protocols.links.amqp.federated import UPSTREAM, Federated, FederatedLink
+from penstock.protocols.links.amqp.federation.federated import UPSTREAM, Federated, FederatedLink
+from penstock.protocols.links.amqp.federation.hops import bound_from, exchange_change
 from penstock.protocols.links.amqp.header import short_string
-from penstock.protocols.links.amqp.hops import bound_from, exchange_change
 from penstock.protocols.links.amqp.methods import (
     ExchangeDeclare,
     ExchangeDelete,

@@ -25,7 +25,7 @@ from penstock.protocols.links.errors import LinkError
 from penstock.protocols.links.link import Link
 
 if TYPE_CHECKING:
-    from penstock.protocols.links.amqp.upstreams import Upstream
+    from penstock.protocols.links.amqp.federation.upstreams import Upstream
     from penstock.protocols.links.local import Local
 
 __all__ = ["DOWNSTREAM", "UPSTREAM", "Federated", "FederatedLink"]

@@ -18,8 +18,8 @@ import pamqp.frame
 from pamqp import commands
 
 from penstock.protocols.links.amqp._relay import Relay
-from penstock.protocols.links.amqp.federated import Federated, FederatedLink
-from penstock.protocols.links.amqp.hops import queue_change
+from penstock.protocols.links.amqp.federation.federated import Federated, FederatedLink
+from penstock.protocols.links.amqp.federation.hops import queue_change
 from penstock.protocols.links.amqp.methods import Publish, QueueDeclare
 from penstock.protocols.links.amqp.mover import End, Mover
 from penstock.protocols.links.amqp.uri import Uri

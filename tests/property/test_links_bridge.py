@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.protocols.links.mqtt._relay import Relay, UnderWay
+from penstock.protocols.links.mqtt._relay import InFlight, Relay
 from penstock.protocols.links.mqtt.packets import packet
 from penstock.protocols.mqtt.codec.packets import (
     DISCONNECT,
@@ -66,8 +66,8 @@ def name_of(topic: str) -> str | None:
 
 def relay_of(*, from_5: bool, to_5: bool, keeps_retain: bool = True) -> Relay:
     return Relay(
-        UnderWay(65535),
-        UnderWay(65535),
+        InFlight(65535),
+        InFlight(65535),
         from_5=from_5,
         to_5=to_5,
         name_of=name_of,
@@ -153,7 +153,7 @@ def test_packets_pass_as_plain_python_makes_them(
 
 
 def test_no_more_are_under_way_than_half_of_what_is_taken_and_the_rest_follows_in_order() -> None:
-    source, target = UnderWay(65535), UnderWay(4)
+    source, target = InFlight(65535), InFlight(4)
     there = Relay(source, target, from_5=True, to_5=True, name_of=name_of, keeps_retain=True, most=_MOST)
     back = Relay(target, source, from_5=True, to_5=True, name_of=name_of, keeps_retain=True, most=_MOST)
     sent = [Sent(2, "a", number, b"", b"%d" % number) for number in range(1, 7)]
@@ -177,8 +177,8 @@ def test_a_disconnect_is_told_with_what_came_before_it() -> None:
 
 def test_a_name_with_too_many_bytes_does_not_cross() -> None:
     relay = Relay(
-        UnderWay(10),
-        UnderWay(10),
+        InFlight(10),
+        InFlight(10),
         from_5=False,
         to_5=False,
         name_of=lambda topic: "x" * 65530 + topic,

@@ -5,7 +5,7 @@ When either connection is lost both are closed: the source then delivers again w
 a fault may repeat up to a prefetch of messages, and loses none.
 
     source --deliver, header, body--> Relay --publish, header, body--> target
-       <------------- ack ------------- UnderWay <---- confirm -----------+
+       <------------- ack ------------- InFlight <---- confirm -----------+
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pamqp import commands
 
 from penstock.lazy_dataclass import dataclass
+from penstock.protocols.links.amqp._in_flight import InFlight
 from penstock.protocols.links.amqp._relay import Relay
-from penstock.protocols.links.amqp._under_way import UnderWay
 from penstock.protocols.links.amqp.methods import Consume, QueueDeclare
 from penstock.protocols.links.amqp.wire import Closed, Connection, Raw, method_of, raise_closed
 from penstock.protocols.links.errors import LinkError
@@ -98,7 +98,7 @@ class Mover:
         self._arguments = dict(arguments)
         self._consumer_tag = consumer_tag
         self._no_place = no_place
-        self._under_way = UnderWay()
+        self._under_way = InFlight()
         self._over = asyncio.Event()
 
     def consume(self) -> None:

@@ -21,7 +21,7 @@ from penstock.protocols.amqp10.messages.translate import (
     quickly_stored,
     stored_from_amqp10,
 )
-from penstock.protocols.links.amqp._under_way import UnderWay
+from penstock.protocols.links.amqp._in_flight import InFlight
 from penstock.protocols.links.amqp.header import short_string
 from penstock.protocols.links.amqp.methods import Consume, Publish, QueueDeclare
 from penstock.protocols.links.amqp.settings import Destination
@@ -175,7 +175,7 @@ class Publisher:
         arguments = b"\x00\x3c\x00\x28\x00\x00" + names + b"\x00"
         return _FRAME.pack(METHOD, CHANNEL, len(arguments)) + arguments + _END
 
-    async def take(self, under_way: UnderWay) -> None:
+    async def take(self, under_way: InFlight) -> None:
         """Take the next confirms. Raises LinkError, OSError."""
         await self._connection.taken_by(under_way)
         for raw in under_way.others:

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.protocols.amqp10.codec.errors import Amqp10Error
-from penstock.protocols.links.amqp._under_way import UnderWay
+from penstock.protocols.links.amqp._in_flight import InFlight
 from penstock.protocols.links.amqp.mover import Progress
 from penstock.protocols.links.amqp10._messages import Messages
 from penstock.protocols.links.amqp10.adding import Addition
@@ -52,7 +52,7 @@ class ToTarget(Protocol):
     async def publish(self, messages: Messages, /) -> None:
         """Send messages; they are gone then."""
 
-    async def take(self, under_way: UnderWay, /) -> None:
+    async def take(self, under_way: InFlight, /) -> None:
         """Take the next confirms. Raises Refused when all that came was looked at."""
 
 
@@ -102,7 +102,7 @@ class Run:
         self._mode = mode
         self._left = left
         self._progress = progress
-        self._under_way = UnderWay()
+        self._under_way = InFlight()
         self._refusal: Refused | None = None
         """Nothing is sent any more, and what was sent before that message is waited for."""
         self._over = asyncio.Event()

@@ -1,7 +1,7 @@
 """A shovel with AMQP 1.0 at one end or both.
 
     Receiver or Consumer --messages of AMQP 1.0--> addition --> Sender or Publisher
-             <----------- settle ----------- UnderWay <----- outcomes -----+
+             <----------- settle ----------- InFlight <----- outcomes -----+
 
 It has the promises of the other shovels: with `on-confirm` a message is settled at its source when the
 destination has accepted it and all before it.

@@ -19,7 +19,7 @@ from penstock.protocols.amqp10.codec.performatives import (
     Source,
     Target,
 )
-from penstock.protocols.links.amqp._under_way import UnderWay
+from penstock.protocols.links.amqp._in_flight import InFlight
 from penstock.protocols.links.amqp10._messages import Departing, Messages
 from penstock.protocols.links.amqp10.run import Refused
 from penstock.protocols.links.amqp10.wire import CHANNEL, Connection
@@ -110,7 +110,7 @@ class Sender:
         self._room.clear()
         await self._room.wait()
 
-    async def take(self, under_way: UnderWay) -> None:
+    async def take(self, under_way: InFlight) -> None:
         """Take the next outcomes.
 
         Raises:
@@ -130,7 +130,7 @@ class Sender:
         if refusals:
             raise min(refusals, key=lambda one: one.before)
 
-    def _decided(self, disposition: Disposition, under_way: UnderWay) -> None:
+    def _decided(self, disposition: Disposition, under_way: InFlight) -> None:
         state, last = disposition.state, disposition.last
         first, last = (
             self._sent - ((self._sent - 1 - one) & _SERIAL)

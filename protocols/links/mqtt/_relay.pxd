@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint16_t
 from penstock.protocols.net.outbuffer cimport OutBuffer
 
 
-cdef class UnderWay:
+cdef class InFlight:
     cdef Py_ssize_t _most
     cdef readonly Py_ssize_t count
     cdef uint8_t _ids[8192]         # a bit for each packet id that is not answered for good
@@ -15,8 +15,8 @@ cdef class UnderWay:
 
 
 cdef class Relay:
-    cdef UnderWay _back             # of the source, which answers
-    cdef UnderWay _on               # of the target
+    cdef InFlight _back             # of the source, which answers
+    cdef InFlight _on               # of the target
     cdef bint _from_5, _to_5, _keeps_retain
     cdef Py_ssize_t _most           # bytes of a packet that the target takes
     cdef object _name_of

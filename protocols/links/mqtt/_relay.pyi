@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from typing_extensions import Buffer
 
-class UnderWay:
+class InFlight:
     """The messages of QoS 1 and 2 that one broker got from the bridge and has not answered for good."""
 
     count: int
@@ -32,8 +32,8 @@ class Relay:
 
     def __init__(
         self,
-        source: UnderWay,
-        target: UnderWay,
+        source: InFlight,
+        target: InFlight,
         *,
         from_5: bool,
         to_5: bool,

@@ -39,7 +39,7 @@ cdef uint8_t PUBCOMP = packets.PUBCOMP
 cdef uint8_t DISCONNECT = packets.DISCONNECT
 
 
-cdef class UnderWay:
+cdef class InFlight:
 
     def __init__(self, Py_ssize_t receive_maximum):
         self._most = receive_maximum // 2
@@ -75,7 +75,7 @@ cdef class UnderWay:
 
 cdef class Relay:
 
-    def __init__(self, UnderWay source not None, UnderWay target not None, *, bint from_5, bint to_5, name_of,
+    def __init__(self, InFlight source not None, InFlight target not None, *, bint from_5, bint to_5, name_of,
                  bint keeps_retain, Py_ssize_t most):
         self._back = source
         self._on = target

@@ -19,8 +19,8 @@ from penstock.errors import PenstockError
 from penstock.lazy_dataclass import dataclass
 from penstock.migrate.rabbitmq.copies import harmless
 from penstock.migrate.report import MigrationError
+from penstock.protocols.links.amqp._in_flight import InFlight
 from penstock.protocols.links.amqp._relay import Relay
-from penstock.protocols.links.amqp._under_way import UnderWay
 from penstock.protocols.links.amqp.methods import Consume, Publish, QueueDeclare
 from penstock.protocols.links.amqp.place import Place
 from penstock.protocols.links.amqp.wire import CHANNEL, Connection, method_of, raise_closed
@@ -76,7 +76,7 @@ class _Run:
         self._shovel = shovel
         self._source = source
         self._target = target
-        self._under_way = UnderWay()
+        self._under_way = InFlight()
         self._moved_at = 0.0
         self._looking = False
         self._seen_empty = False

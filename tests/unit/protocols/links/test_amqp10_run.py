@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from penstock.protocols.amqp10.codec.errors import DecodeError
-from penstock.protocols.links.amqp._under_way import UnderWay
+from penstock.protocols.links.amqp._in_flight import InFlight
 from penstock.protocols.links.amqp.mover import Progress
 from penstock.protocols.links.amqp10._messages import Messages
 from penstock.protocols.links.amqp10.adding import Addition
@@ -72,7 +72,7 @@ class Target:
         while messages:
             self.published.append(messages.pop().removeprefix(_DATA))
 
-    async def take(self, under_way: UnderWay) -> None:
+    async def take(self, under_way: InFlight) -> None:
         found = await self.decided.get()
         if isinstance(found, Exception):
             raise found

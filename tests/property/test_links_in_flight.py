@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pamqp import commands
 from pamqp.heartbeat import Heartbeat
 
-from penstock.protocols.links.amqp._under_way import UnderWay
+from penstock.protocols.links.amqp._in_flight import InFlight
 
 _RUNS = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 2000)), min_size=1, max_size=6)
 """Of delivery tags: a gap before it, and how many."""
@@ -21,7 +21,7 @@ def ack(number: int, multiple: bool) -> bytes:
     return pamqp.frame.marshal(commands.Basic.Ack(number, multiple=multiple), 1)
 
 
-def taken(under_way: UnderWay, data: bytes, places: list[int]) -> None:
+def taken(under_way: InFlight, data: bytes, places: list[int]) -> None:
     """Hand the bytes over in pieces."""
     cuts = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
     rest = b""
@@ -39,7 +39,7 @@ def taken(under_way: UnderWay, data: bytes, places: list[int]) -> None:
 def test_all_is_settled_that_is_confirmed_with_all_before_it(
     runs: list[tuple[int, int]], confirms: list[tuple[int, bool]], places: list[int]
 ) -> None:
-    under_way, tags, tag = UnderWay(), list[int](), 0
+    under_way, tags, tag = InFlight(), list[int](), 0
     confirmed, settled = set[int](), 0
     for gap, count in runs:
         under_way.published(tag + gap, count)
@@ -62,7 +62,7 @@ def test_all_is_settled_that_is_confirmed_with_all_before_it(
 
 @pytest.mark.parametrize("refusal", [commands.Basic.Nack(2), commands.Basic.Return(312, "NO_ROUTE", "", "q")])
 def test_a_confirm_behind_a_refusal_does_not_count(refusal: pamqp.base.Frame) -> None:
-    under_way = UnderWay()
+    under_way = InFlight()
     under_way.published(1, 3)
     beat, frame = pamqp.frame.marshal(Heartbeat(), 0), pamqp.frame.marshal(refusal, 1)
     taken(under_way, ack(1, False) + beat + frame, [])
@@ -73,4 +73,4 @@ def test_a_confirm_behind_a_refusal_does_not_count(refusal: pamqp.base.Frame) ->
 
 def test_bytes_that_are_no_frames_are_refused() -> None:
     with pytest.raises(ValueError, match="no frame of AMQP"):
-        UnderWay().take(ack(1, True)[:-1] + b"x")
+        InFlight().take(ack(1, True)[:-1] + b"x")

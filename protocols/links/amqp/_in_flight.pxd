@@ -1,4 +1,4 @@
-"""See _under_way.pyx."""
+"""See _in_flight.pyx."""
 
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -7,7 +7,7 @@ cdef struct Run:
     uint64_t count
 
 
-cdef class UnderWay:
+cdef class InFlight:
     cdef readonly list others
     cdef uint64_t _published
     cdef uint64_t _settled          # publish numbers up to it are settled

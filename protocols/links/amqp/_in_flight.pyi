@@ -1,8 +1,8 @@
-"""Messages that are published and not confirmed, by the tags of their source. See `_under_way.pyx`."""
+"""Messages that are published and not confirmed, by the tags of their source. See `_in_flight.pyx`."""
 
 from typing_extensions import Buffer
 
-class UnderWay:
+class InFlight:
     """Messages in the order in which they were published; the channel of the target confirms."""
 
     others: list[tuple[int, bytes]]

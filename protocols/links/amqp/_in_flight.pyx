@@ -23,7 +23,7 @@ cdef enum:
     ROOM = 1024                     # messages, and runs, that there is room for at first
 
 
-cdef class UnderWay:
+cdef class InFlight:
     def __cinit__(self):
         self.others = []
         self._single = <uint8_t*>calloc(ROOM, 1)

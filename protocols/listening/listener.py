@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.config import Address
 from penstock.errors import StartError
 from penstock.logs import fields
-from penstock.protocols.listening._door import TAKEN_PER_TURN, Door
+from penstock.protocols.listening._acceptor import TAKEN_PER_TURN, Acceptor
 from penstock.protocols.listening.proxy import ProxyError, read_header
 from penstock.protocols.listening.tcp import do_not_pace
 from penstock.protocols.listening.websocket_rules import WebSocketRules
@@ -98,7 +98,7 @@ def listening_socket(
     return listening
 
 
-class Listener(Door):
+class Listener(Acceptor):
     """Accepts connections made by `factory` until `stop_accepting`; `drain` ends them."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The door of a listener. The module text is in _door.pyx."""
+"""The acceptor of a listener. The module text is in _acceptor.pyx."""
 
 import asyncio
 from collections import deque
@@ -13,7 +13,7 @@ from penstock.protocols.net.connection_info import Totals
 TAKEN_PER_TURN: int
 """With so many something is begun before the loop does something else."""
 
-class Door:
+class Acceptor:
     """A part of `Listener`, which derives from it."""
 
     connections: Final[set[Connection]]

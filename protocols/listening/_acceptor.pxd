@@ -1,7 +1,7 @@
-"""The door of a listener. Words in _door.pyi."""
+"""The acceptor of a listener. Words in _acceptor.pyi."""
 
 
-cdef class Door:
+cdef class Acceptor:
     cdef readonly set connections
     cdef readonly dict gone
     cdef public unsigned long long gone_bytes_in, gone_bytes_out, opened, closed

@@ -1,5 +1,5 @@
 # cython: auto_pickle=False, nonecheck=True
-"""The door of a listener: from an accepted socket to a connection that is counted, and from there to its end.
+"""The acceptor of a listener: from an accepted socket to a counted connection, and to its end.
 
 Each connection comes through here, so it is compiled. `Listener` has the rest: limits that are reached, proxies,
 layers above the socket, looking after, stopping.
@@ -15,7 +15,7 @@ from penstock.protocols.net.connection_info import Totals
 TAKEN_PER_TURN = 256                # with so many something is begun before the loop does something else
 
 
-cdef class Door:
+cdef class Acceptor:
     def __init__(self, loop not None, admission not None, factory not None, tuple place not None, reached_at, layered):
         self.connections = set()
         self.gone = {}

@@ -10,7 +10,6 @@ Used by a start that was asked to salvage, and by `penstock log repair`.
 
 from __future__ import annotations
 
-import filecmp
 import itertools
 import os
 import shutil
@@ -48,6 +47,8 @@ class Hole:
 
 def quarantine(files: Files, folder: Folder, path: Path) -> Path:
     """Keep a durable copy of a damaged file, once for each state it was in; where. Raises OSError."""
+    import filecmp  # only a damaged log needs it
+
     for number in itertools.count():
         copy = folder.quarantine / (f"{path.name}.{number}" if number else path.name)
         if not copy.exists():

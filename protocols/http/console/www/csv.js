@@ -13,7 +13,7 @@ const FORMULA = /^[=+\-@\t\r]/;
 /** A value of a row by its name in the API, as `a.b.c`. */
 const plain = (row, name) => name?.split(".").reduce((value, part) => value?.[part], row);
 
-/** What a cell shows; times in UTC, and numbers without units as the API has them. */
+/** The text of a cell; times in UTC, and numbers without units as the API has them. */
 function text(row, [, value, kind, name]) {
   const known = kind === "number" ? plain(row, name) : undefined;
   if (typeof known === "number") return String(known);

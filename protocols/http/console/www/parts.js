@@ -306,7 +306,7 @@ export function Action({ label, title = label, text, more, fields = [], danger =
     </dialog>`}</div>`;
 }
 
-/** What a dialog would send, as lines for a shell. @param {{request: (form: HTMLFormElement) => any}} props */
+/** The request of a dialog as lines for a shell. @param {{request: (form: HTMLFormElement) => any}} props */
 function Command({ request }) {
   const [lines, setLines] = useState(/** @type {string[] | null} */ (null));
   const place = useRef(null);

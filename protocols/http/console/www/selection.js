@@ -13,7 +13,7 @@ export const subscriptionOf = ({ vhost, name, subscription: { stream } }) =>
   `${path("/v1/vhosts", vhost)}/${path("streams", stream)}/${path("subscriptions", name.slice(`subscription-${stream}/`.length))}`;
 
 /**
- * What may be done with several, each for the rows that it is possible for.
+ * An action on several rows, for each of those that it is possible for.
  * @typedef {{name: string, label: string, text: string, danger?: boolean, fits: (one: any, may: May) => boolean, run: (one: any) => Promise<unknown>}} Deed
  * @typedef {{read: (name: string) => boolean, configure: (name: string) => boolean}} May
  * @type {Deed[]}

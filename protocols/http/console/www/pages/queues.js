@@ -71,7 +71,7 @@ function One({ user, names: [vhost, name], query }) {
   const enters = useEnters(user, vhost);
   const target = path("/api/queues", vhost, name);
   const found = useLoaded(target + asQuery(samplesQuery(query, "msg_rates", "lengths")));
-  /** What it says as a subscription to a stream, whose reader may pause it. */
+  /** Its state as a subscription to a stream, whose reader may pause it. */
   const subscription = found.data?.subscription;
   const mayRead = useMayAt(user, vhost, "read", subscription?.stream ?? name);
   const bindings = useLoaded(`${target}/bindings`, BINDINGS_MS);

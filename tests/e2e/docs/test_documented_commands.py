@@ -43,7 +43,7 @@ ENDING = {"tail": ["--max", "1"], "top": ["--once"], "bench": ["--messages", "10
 """By command: options with which it ends by itself, and soon."""
 
 STAND_INS = {
-    "/etc/penstock.toml": "penstock.toml",
+    "/etc/penstock/penstock.toml": "penstock.toml",
     "/var/lib/penstock": "DATA",
     "/var/lib/penstock-backup": "COPY",
     "DIR": "DATA",

@@ -363,7 +363,7 @@ def test_a_terminal_gets_a_line_for_each_listener(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", documented(r"serve.*"), ids=" ".join)
 def test_a_line_of_the_pages_starts_it(words: list[str], serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text("")
-    stand_ins = {"/etc/penstock.toml": "penstock.toml"}
+    stand_ins = {"/etc/penstock/penstock.toml": "penstock.toml"}
     listeners = {f"PENSTOCK__{name.partition('.')[0].upper()}__LISTEN": "" for name in DEFAULT_LISTENERS}
     free = {"PENSTOCK__AMQP__LISTEN": "127.0.0.1:0", "PENSTOCK__MQTT__LISTEN": "127.0.0.1:0"}
     process = serve(*placed(words[1:], stand_ins), **listeners, **free)

@@ -99,7 +99,7 @@ export default function Palette({ pages, lists, vhost, close }) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step && shown.length) setAt((chosen + step + shown.length) % shown.length);
     else if (event.key === "Enter") {
-      if (known && shown[chosen]) go(shown[chosen]);
+      if (shown[chosen]) go(shown[chosen]); // a page, before the gateway has answered
     } else return;
     event.preventDefault();
   };

@@ -18,6 +18,12 @@ pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
 STREAM = {"arguments": {"x-queue-type": "stream"}, "durable": True}
 
 
+def open_palette(page: Page) -> None:
+    """By its key; the field has the focus, so the next keys are for it."""
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
+
+
 def test_objects_of_all_kinds_by_keyboard(page: Page, api: Api, unique: str) -> None:
     name = HOSTILE + unique
     encoded = quote(name, safe="")
@@ -42,7 +48,7 @@ def test_objects_of_all_kinds_by_keyboard(page: Page, api: Api, unique: str) -> 
         expect(found).to_be_visible()
         page.keyboard.press("Escape")
         expect(found).to_have_count(0)
-    page.keyboard.press("Control+k")
+    open_palette(page)
     page.keyboard.type(unique)
     kinds = ["Queue · /", "Stream · /", "Exchange · /", "Virtual host", "User", "Policy · /"]
     expect(found.get_by_role("option").locator("small")).to_have_text(kinds)
@@ -61,7 +67,7 @@ def test_objects_of_all_kinds_by_keyboard(page: Page, api: Api, unique: str) -> 
         (f"{unique}u", f"User {unique}u"),
         ("dead letters", "Dead letters of /"),
     ):
-        page.keyboard.press("Control+k")
+        open_palette(page)
         page.keyboard.type(text)
         # Other tests may have queues with the name of a page: pages come first.
         expect(found.get_by_role("status")).to_have_text(re.compile(r"\d+ found"))
@@ -69,11 +75,11 @@ def test_objects_of_all_kinds_by_keyboard(page: Page, api: Api, unique: str) -> 
         expect(selected).to_have_text(re.compile(text, re.IGNORECASE))
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name=heading)).to_be_visible()
-    page.keyboard.press("Control+k")
+    open_palette(page)
     page.keyboard.type("users")
     page.keyboard.press("Enter")  # a page is known before the gateway has answered
     expect(page.get_by_role("heading", name="Users", exact=True)).to_be_visible()
-    page.keyboard.press("Control+k")
+    open_palette(page)
     page.keyboard.type("no such thing")
     expect(found.get_by_role("status")).to_have_text("Nothing has this in its name.")
     page.keyboard.press("Enter")
@@ -107,7 +113,7 @@ def test_only_what_the_user_may_see(
     assert api.status("PUT", f"users/{unique}", {"password": "p", "tags": tag}) == 201
     with watched_page(browser, f"http://127.0.0.1:{gateway.ports['management']}") as page:
         sign_in(page, unique, "p")
-        page.keyboard.press("Control+k")
+        open_palette(page)
         found = page.get_by_role("dialog", name="Find")
         page.keyboard.type(unique)
         expect(found.get_by_role("status")).to_have_text("Nothing has this in its name.")

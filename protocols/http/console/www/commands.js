@@ -3,7 +3,8 @@
 /** @typedef {{method: string, target: string, body: any}} Noted */
 
 const CREDENTIAL = /password|secret|token|authorization/i;
-const DEFAULT_ORIGIN = "http://127.0.0.1:15672";
+/** The address that the command has without --url: [protocol, host and port]. */
+const DEFAULT_ADDRESS = ["http:", "127.0.0.1:15672"];
 
 /** A word of a shell. @param {unknown} text */
 const word = (text) => (/^[\w@%+=:,./-]+$/.test(String(text)) ? String(text) : `'${String(text).replaceAll("'", "'\\''")}'`);
@@ -68,13 +69,15 @@ function verb(method, parts, search, body) {
   return null;
 }
 
+const isDefault = () => location.protocol === DEFAULT_ADDRESS[0] && location.host === DEFAULT_ADDRESS[1];
+
 /** The line for the command penstock; null: it has no verb that does the same. @param {Noted} noted */
 export function penstock({ method, target, body }) {
   const [path, search] = target.split("?", 2);
   const found = verb(method, path.slice(1).split("/").map(decodeURIComponent), new URLSearchParams(search), body);
   if (!found) return null;
   const [name, options, words] = found;
-  const set = Object.entries({ url: location.origin === DEFAULT_ORIGIN ? "" : location.origin, ...options }).filter(([, value]) => value);
+  const set = Object.entries({ url: isDefault() ? "" : location.origin, ...options }).filter(([, value]) => value);
   // One word each, as a value or a name may begin with "-".
   return [`penstock ${name}`, ...set.map(([option, value]) => word(`--${option}=${value}`)), ...(words.some((one) => one.startsWith("-")) ? ["--"] : []),
     ...words.map(word)].join(" ");

@@ -1,6 +1,6 @@
 /** The palette: pages and objects of the gateway by a part of their names, and the way there by keyboard. */
 
-import { html, useEffect, useRef, useState } from "./vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { get, path, query } from "./api.js";
 import { link } from "./location.js";
 import { count } from "./parts.js";
@@ -61,7 +61,7 @@ export default function Palette({ pages, lists, vhost, close }) {
   const [text, setText] = useState("");
   const [objects, setObjects] = useState(/** @type {{of: string, places: Place[], error: string}} */ ({ of: "", places: [], error: "" }));
   const [at, setAt] = useState(0);
-  useEffect(() => dialog.current.showModal(), []);
+  useLayoutEffect(() => dialog.current.showModal(), []); // keys that follow at once are for it
   useEffect(() => {
     setAt(0);
     if (!lists || !text) return setObjects({ of: text, places: [], error: "" });

@@ -18,6 +18,8 @@ _ENTRY = re.compile(rf"^  {_TEXT}: {_TEXT},$", re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?\*/|^\s*//.*$", re.DOTALL | re.MULTILINE)
 _NO_WORDS = {"KiB", "MiB", "GiB", "TiB", "English"}
 """Units, and the language's own name."""
+_KEYS = {"Enter", "Ctrl+K"}
+"""Of a keyboard."""
 _NAMES = {"penstock", "user, queue.delete"}
 """Of the gateway, and of its actions."""
 _BARE = (
@@ -31,7 +33,8 @@ _BARE = (
         r"\b(?:label|title|text|empty|search|help|aria-label|placeholder)(?:=|: )\"([^\"]*[a-z][^\"]*)\""
     ),
 )
-MODULES = [path for path in OURS if path.name not in ("zh.js", "words.js")]
+MODULES = [path for path in OURS if path.name not in ("zh.js", "words.js", "commands.js")]
+"""Those with texts; `commands.js` has lines for a shell."""
 
 
 def _asked() -> set[str]:
@@ -52,7 +55,7 @@ def _bare(source: str) -> list[str]:
     """Texts that readers of English alone would understand."""
     code = _MANY.sub("", _COMMENT.sub("", source))
     found = [text.strip() for pattern in _BARE for text in pattern.findall(code)]
-    return [text for text in found if text not in _NO_WORDS | _NAMES]
+    return [text for text in found if text not in _NO_WORDS | _KEYS | _NAMES]
 
 
 def _translations() -> list[tuple[str, str]]:

@@ -128,6 +128,11 @@ class Node:
         return self._standby._named
 
     @property
+    def watches(self) -> bool:
+        """It holds a connection to the owner, and has heard its claim there."""
+        return self._standby._watch._evidence._held_since is not None
+
+    @property
     def sees_an_end(self) -> bool:
         """The machine of the owner says that its process ended."""
         return self._standby._watch._evidence.is_gone
@@ -442,7 +447,7 @@ def test_an_owner_whose_machine_says_that_it_ended_is_replaced_at_once(
     owner = made("a")
     with owner.watched() as (_, watched):
         standby = made("b", suspect_s=600.0)
-        wait_until(lambda: watched._connections)
+        wait_until(lambda: standby.watches)
         assert standby.claimed is None
     wait_until(lambda: standby.claimed)
 
@@ -456,7 +461,7 @@ def test_an_owner_that_gives_signs_of_life_is_not_replaced_whoever_refuses(
     owner = made("a")
     with owner.watched() as (replica, watched):
         standby = made("b", suspect_s=600.0)
-        wait_until(lambda: watched._connections)
+        wait_until(lambda: standby.watches)
         watched.close()
         wait_until(lambda: standby.sees_an_end)
         kept = replica.owner.kept

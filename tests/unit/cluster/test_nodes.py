@@ -445,7 +445,7 @@ def test_an_owner_whose_machine_says_that_it_ended_is_replaced_at_once(
 ) -> None:
     monkeypatch.setattr("penstock.cluster.evidence.HELD_S", 0.0)
     owner = made("a")
-    with owner.watched() as (_, watched):
+    with owner.watched() as _:
         standby = made("b", suspect_s=600.0)
         wait_until(lambda: standby.watches)
         assert standby.claimed is None

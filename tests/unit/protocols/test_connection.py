@@ -144,12 +144,12 @@ def test_a_loop_that_stood_still_reads_before_it_judges_the_time(monkeypatch: py
 @pytest.mark.parametrize("judged_s", [60.0, 0.0])
 async def test_the_time_in_which_a_login_is_judged_is_not_the_clients(judged_s: float) -> None:
     async with Stack(Limits(login_timeout_s=0.02)) as stack:
+        logins = LoginTimes(stack.context.loop, judged_s=judged_s)
+        object.__setattr__(stack.context, "logins", logins)  # a connection has those of its beginning
         reader, writer = await stack.client()
         writer.write(packet(b"first"))
         await reader.readexactly(4)
         echo = stack.made[-1]
-        logins = LoginTimes(echo.loop, judged_s=judged_s)
-        object.__setattr__(echo.context, "logins", logins)
         echo.pause_reading("login")  # as whoever verifies it in a thread does
         echo.greeted()
         if judged_s:

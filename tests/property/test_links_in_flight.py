@@ -21,13 +21,13 @@ def ack(number: int, multiple: bool) -> bytes:
     return pamqp.frame.marshal(commands.Basic.Ack(number, multiple=multiple), 1)
 
 
-def taken(under_way: InFlight, data: bytes, places: list[int]) -> None:
+def taken(in_flight: InFlight, data: bytes, places: list[int]) -> None:
     """Hand the bytes over in pieces."""
     cuts = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
     rest = b""
     for start, end in itertools.pairwise(cuts):
         rest += data[start:end]
-        rest = rest[under_way.take(rest) :]
+        rest = rest[in_flight.take(rest) :]
     assert not rest
 
 
@@ -39,36 +39,36 @@ def taken(under_way: InFlight, data: bytes, places: list[int]) -> None:
 def test_all_is_settled_that_is_confirmed_with_all_before_it(
     runs: list[tuple[int, int]], confirms: list[tuple[int, bool]], places: list[int]
 ) -> None:
-    under_way, tags, tag = InFlight(), list[int](), 0
+    in_flight, tags, tag = InFlight(), list[int](), 0
     confirmed, settled = set[int](), 0
     for gap, count in runs:
-        under_way.published(tag + gap, count)
+        in_flight.published(tag + gap, count)
         tags += range(tag + gap, tag + gap + count)
         tag += gap + count
         for number, multiple in confirms[:10]:
             if 0 < number <= len(tags):
                 confirmed.update(range(1, number + 1) if multiple else (number,))
-        taken(under_way, b"".join(ack(*one) for one in confirms[:10]), places)
+        taken(in_flight, b"".join(ack(*one) for one in confirms[:10]), places)
         del confirms[:10]
         before = settled
         while settled + 1 in confirmed:
             settled += 1
-        assert under_way.settled() == ((tags[settled - 1], settled - before) if settled > before else (0, 0))
-        assert len(under_way) == len(tags) - settled
-    taken(under_way, ack(len(tags), True), places)
-    assert under_way.settled() == ((tags[-1], len(tags) - settled) if settled < len(tags) else (0, 0))
-    assert len(under_way) == 0
+        assert in_flight.settled() == ((tags[settled - 1], settled - before) if settled > before else (0, 0))
+        assert len(in_flight) == len(tags) - settled
+    taken(in_flight, ack(len(tags), True), places)
+    assert in_flight.settled() == ((tags[-1], len(tags) - settled) if settled < len(tags) else (0, 0))
+    assert len(in_flight) == 0
 
 
 @pytest.mark.parametrize("refusal", [commands.Basic.Nack(2), commands.Basic.Return(312, "NO_ROUTE", "", "q")])
 def test_a_confirm_behind_a_refusal_does_not_count(refusal: pamqp.base.Frame) -> None:
-    under_way = InFlight()
-    under_way.published(1, 3)
+    in_flight = InFlight()
+    in_flight.published(1, 3)
     beat, frame = pamqp.frame.marshal(Heartbeat(), 0), pamqp.frame.marshal(refusal, 1)
-    taken(under_way, ack(1, False) + beat + frame, [])
-    assert under_way.others == [(1, frame)]
-    taken(under_way, ack(3, True), [])
-    assert under_way.settled() == (1, 1) and len(under_way) == 2
+    taken(in_flight, ack(1, False) + beat + frame, [])
+    assert in_flight.others == [(1, frame)]
+    taken(in_flight, ack(3, True), [])
+    assert in_flight.settled() == (1, 1) and len(in_flight) == 2
 
 
 def test_bytes_that_are_no_frames_are_refused() -> None:

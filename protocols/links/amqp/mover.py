@@ -98,7 +98,7 @@ class Mover:
         self._arguments = dict(arguments)
         self._consumer_tag = consumer_tag
         self._no_place = no_place
-        self._under_way = InFlight()
+        self._in_flight = InFlight()
         self._over = asyncio.Event()
 
     def consume(self) -> None:
@@ -146,14 +146,14 @@ class Mover:
             count = sum(count for _, count in relay.runs)
             if self._mode == "on-confirm":
                 for run in relay.runs:
-                    self._under_way.published(*run)
+                    self._in_flight.published(*run)
             if relay.out:
                 try:
                     target.connection.write((relay.out,))
                     await target.connection.drain()
                 except OSError as error:
                     raise target.failed(error) from None
-            self._progress.pending = len(self._under_way)
+            self._progress.pending = len(self._in_flight)
             await self._settle_at_once(count)
 
     async def _settle_at_once(self, count: int) -> None:
@@ -198,18 +198,18 @@ class Mover:
 
     async def _take_confirms(self) -> None:
         """Acknowledge at the source what the target has confirmed."""
-        under_way, target = self._under_way, self._target
+        in_flight, target = self._in_flight, self._target
         while True:
             try:
-                await target.connection.taken_by(under_way)
+                await target.connection.taken_by(in_flight)
             except OSError as error:
                 raise target.failed(error) from None
-            tag, count = under_way.settled()
-            self._progress.pending = len(under_way)
+            tag, count = in_flight.settled()
+            self._progress.pending = len(in_flight)
             if count:
                 await self._acknowledge([(tag, True)])
                 self._progress.moved(count)
-            for raw in under_way.others:
+            for raw in in_flight.others:
                 self._refused(raw)
 
     def _refused(self, raw: Raw) -> None:

@@ -175,10 +175,10 @@ class Publisher:
         arguments = b"\x00\x3c\x00\x28\x00\x00" + names + b"\x00"
         return _FRAME.pack(METHOD, CHANNEL, len(arguments)) + arguments + _END
 
-    async def take(self, under_way: InFlight) -> None:
+    async def take(self, in_flight: InFlight) -> None:
         """Take the next confirms. Raises LinkError, OSError."""
-        await self._connection.taken_by(under_way)
-        for raw in under_way.others:
+        await self._connection.taken_by(in_flight)
+        for raw in in_flight.others:
             raise_closed(raw)
             method: Any = method_of(raw)
             if isinstance(method, commands.Basic.Return):

@@ -52,7 +52,7 @@ class ToTarget(Protocol):
     async def publish(self, messages: Messages, /) -> None:
         """Send messages; they are gone then."""
 
-    async def take(self, under_way: InFlight, /) -> None:
+    async def take(self, in_flight: InFlight, /) -> None:
         """Take the next confirms. Raises Refused when all that came was looked at."""
 
 
@@ -102,7 +102,7 @@ class Run:
         self._mode = mode
         self._left = left
         self._progress = progress
-        self._under_way = InFlight()
+        self._in_flight = InFlight()
         self._refusal: Refused | None = None
         """Nothing is sent any more, and what was sent before that message is waited for."""
         self._over = asyncio.Event()
@@ -149,8 +149,8 @@ class Run:
     async def _move(self, got: list[tuple[int, int]]) -> None:
         if self._mode == "on-confirm":
             for run in got:
-                self._under_way.published(*run)
-            self._progress.pending = len(self._under_way)
+                self._in_flight.published(*run)
+            self._progress.pending = len(self._in_flight)
         messages = self._source.messages
         try:
             messages.change(self._add, every=self._add.adds)
@@ -180,14 +180,14 @@ class Run:
         settled = 0
         while self._refusal is None or settled < self._refusal.before:
             try:
-                await self._target.take(self._under_way)
+                await self._target.take(self._in_flight)
             except Refused as error:
                 if self._refusal is None or error.before < self._refusal.before:
                     self._refusal = error
             except (LinkError, OSError) as error:
                 raise failed("destination", error) from None
-            number, count = self._under_way.settled()
-            self._progress.pending = len(self._under_way)
+            number, count = self._in_flight.settled()
+            self._progress.pending = len(self._in_flight)
             if count:
                 settled += count
                 await self._settle(number, count)

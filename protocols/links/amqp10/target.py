@@ -110,7 +110,7 @@ class Sender:
         self._room.clear()
         await self._room.wait()
 
-    async def take(self, under_way: InFlight) -> None:
+    async def take(self, in_flight: InFlight) -> None:
         """Take the next outcomes.
 
         Raises:
@@ -124,20 +124,20 @@ class Sender:
             self._flowed(performative)
             if isinstance(performative, Disposition) and performative.role:
                 try:
-                    self._decided(performative, under_way)
+                    self._decided(performative, in_flight)
                 except Refused as error:
                     refusals.append(error)
         if refusals:
             raise min(refusals, key=lambda one: one.before)
 
-    def _decided(self, disposition: Disposition, under_way: InFlight) -> None:
+    def _decided(self, disposition: Disposition, in_flight: InFlight) -> None:
         state, last = disposition.state, disposition.last
         first, last = (
             self._sent - ((self._sent - 1 - one) & _SERIAL)
             for one in (disposition.first, disposition.first if last is None else last)
         )
         if isinstance(state, Accepted):
-            under_way.accepted(first, last)
+            in_flight.accepted(first, last)
             if not disposition.settled:
                 done = Disposition(False, disposition.first, disposition.last, True, state)
                 self._connection.send(done)

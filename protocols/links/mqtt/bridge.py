@@ -214,8 +214,8 @@ class Bridge(Link):
         """Pass on what comes from `source`: publishes of this direction, and answers of the other one."""
         retains = direction == "in" or self.settings.outgoing_retain
         relay = Relay(
-            source.under_way,
-            target.under_way,
+            source.in_flight,
+            target.in_flight,
             from_5=source.is_5,
             to_5=target.is_5,
             name_of=mapping(self.settings.topics, direction),

@@ -40,7 +40,7 @@ class Side:
         self._stream = stream
         self._early: list[bytes] = []
         """Packets that came before the answer to SUBSCRIBE."""
-        self.under_way = InFlight(self.connack.receive_maximum)
+        self.in_flight = InFlight(self.connack.receive_maximum)
         """Publishes of this connection that the broker has not answered for good."""
         self._heard_at = asyncio.get_running_loop().time()
 
@@ -74,7 +74,7 @@ class Side:
                 made.write(connect)
                 first = await made._next(CONNACK)
                 made.connack = decode_connack(first, is_5=is_5)
-                made.under_way = InFlight(made.connack.receive_maximum)
+                made.in_flight = InFlight(made.connack.receive_maximum)
                 if filters:
                     made.write(subscribe(_SUBSCRIBE_ID, filters, is_5=is_5))
                     made._check(await made._next(SUBACK), filters)

@@ -76,7 +76,7 @@ class _Run:
         self._shovel = shovel
         self._source = source
         self._target = target
-        self._under_way = InFlight()
+        self._in_flight = InFlight()
         self._moved_at = 0.0
         self._looking = False
         self._seen_empty = False
@@ -109,7 +109,7 @@ class _Run:
             await self._source.taken_by(relay)
             for run in relay.runs:
                 self._seen_empty = False
-                self._under_way.published(*run)
+                self._in_flight.published(*run)
             if relay.out:
                 self._moved_at = asyncio.get_running_loop().time()
                 self._target.write((relay.out,))
@@ -128,7 +128,7 @@ class _Run:
         if not isinstance(method, commands.Queue.DeclareOk):
             return False
         self._looking = False
-        if self._under_way:
+        if self._in_flight:
             return False  # the last confirm looks again
         is_empty = method.message_count == 0
         if is_empty and self._seen_empty and not self._shovel.follow:
@@ -156,9 +156,9 @@ class _Run:
 
     async def _take_confirms(self) -> None:
         while True:
-            await self._target.taken_by(self._under_way)
+            await self._target.taken_by(self._in_flight)
             self._settle()
-            for raw in self._under_way.others:
+            for raw in self._in_flight.others:
                 raise_closed(raw)
                 self._check(method_of(raw))
             await self._source.drain()
@@ -173,9 +173,9 @@ class _Run:
 
     def _settle(self) -> None:
         """Acknowledge at the source all messages up to the first that is not confirmed."""
-        tag, moved = self._under_way.settled()
+        tag, moved = self._in_flight.settled()
         if moved:
             self._source.send(commands.Basic.Ack(tag, multiple=True))
             self._shovel.on_moved(moved)
-            if not self._under_way:
+            if not self._in_flight:
                 self._look()

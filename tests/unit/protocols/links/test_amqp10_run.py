@@ -72,11 +72,11 @@ class Target:
         while messages:
             self.published.append(messages.pop().removeprefix(_DATA))
 
-    async def take(self, under_way: InFlight) -> None:
+    async def take(self, in_flight: InFlight) -> None:
         found = await self.decided.get()
         if isinstance(found, Exception):
             raise found
-        under_way.accepted(*found)
+        in_flight.accepted(*found)
 
 
 class World:

@@ -90,6 +90,20 @@ def test_objects_of_all_kinds_by_keyboard(page: Page, api: Api, unique: str) -> 
         assert api.status("DELETE", path) == 204, path
 
 
+def test_a_key_may_follow_a_close_before_the_browser_reports_it(page: Page) -> None:
+    sign_in(page)
+    for key, name in (("k", "Find"), ("?", "Keys")):
+        dialog = page.get_by_role("dialog", name=name)
+        event = f"new KeyboardEvent('keydown', {{ key: '{key}', ctrlKey: {str(key == 'k').lower()} }})"
+        page.evaluate(f"() => dispatchEvent({event})")
+        expect(dialog).to_be_visible()
+        page.evaluate(f"() => {{ document.querySelector('dialog').close(); dispatchEvent({event}); }}")
+        page.evaluate("() => new Promise(requestAnimationFrame)")  # the report has come
+        expect(dialog).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+
+
 def test_a_kind_with_more_leads_to_its_list(page: Page, api: Api, unique: str) -> None:
     queues = [f"queues/%2F/{unique}{index}" for index in range(8)]
     for path in queues:

@@ -138,10 +138,20 @@ function Scheme() {
   </select></label>`;
 }
 
+/**
+ * A dialog: its number, or 0 when there is none; a function that opens it; one that its close event calls.
+ * The browser reports a close later. A key in between opens the next dialog, which stays.
+ * @returns {[number, () => void, () => void]}
+ */
+function useDialog() {
+  const [number, setNumber] = useState(0);
+  return [number, () => setNumber((now) => now + 1), () => setNumber((now) => (now === number ? 0 : now))];
+}
+
 function Shell({ user, signOut }) {
   const here = usePlace();
-  const [help, setHelp] = useState(false);
-  const [finds, setFinds] = useState(false);
+  const [help, openHelp, closeHelp] = useDialog();
+  const [finds, openFinds, closeFinds] = useDialog();
   const has = (tags) => tags.some((tag) => user.tags.includes(tag));
   const known = useLoaded(has(OF_API) ? "/api/vhosts?columns=name" : null, 30000).data;
   const vhosts = known ?? [];
@@ -160,7 +170,7 @@ function Shell({ user, signOut }) {
       if (document.querySelector("dialog[open]")) return;
       if ((event.ctrlKey || event.metaKey) && event.key === "k") {
         event.preventDefault();
-        setFinds(true);
+        openFinds();
       }
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.target.closest?.("input, select, textarea")) return;
@@ -168,8 +178,8 @@ function Shell({ user, signOut }) {
       if (event.key === "/") {
         event.preventDefault();
         if (search) search.focus();
-        else setFinds(true);
-      } else if (event.key === "?") setHelp(true);
+        else openFinds();
+      } else if (event.key === "?") openHelp();
       else if (leading && seen.some(([name]) => name === KEYS[event.key])) location.hash = link(KEYS[event.key]);
       leading = event.key === "g";
     };
@@ -184,7 +194,7 @@ function Shell({ user, signOut }) {
     <div class="shell">
       <header class="side">
         <strong>penstock</strong>
-        <button type="button" onClick=${() => setFinds(true)}>${t("Find (Ctrl+K)")}</button>
+        <button type="button" onClick=${openFinds}>${t("Find (Ctrl+K)")}</button>
         <nav aria-label=${t("Pages")}><ul>
           ${seen.map(([name, title]) => html`<li><a href=${link(name, [], { vhost })}
             aria-current=${name === page?.[0] ? "page" : undefined}>${title}</a></li>`)}
@@ -198,7 +208,7 @@ function Shell({ user, signOut }) {
         <${Language} />
         <p class="who">${user.name}</p>
         <button type="button" onClick=${signOut}>${t("Sign out")}</button>
-        <button type="button" onClick=${() => setHelp(true)}>${t("Keys (?)")}</button>
+        <button type="button" onClick=${openHelp}>${t("Keys (?)")}</button>
       </header>
       <main id="main" tabindex="-1">
         ${known?.length === 0 && html`<p class="notice">${t("You may enter no virtual host. An administrator can give you permissions in one.")}</p>`}
@@ -211,8 +221,8 @@ function Shell({ user, signOut }) {
           : html`<p class="notice">${t("There is no such page, or your user may not see it.")}</p>`}
       </main>
     </div>
-    ${finds && html`<${Page} module=${PALETTE} pages=${seen} lists=${has(OF_API)} vhost=${vhost || vhosts[0]?.name} close=${() => setFinds(false)} />`}
-    ${help && html`<${Help} close=${() => setHelp(false)} seen=${seen} />`}</div>`;
+    ${finds > 0 && html`<${Page} key=${finds} module=${PALETTE} pages=${seen} lists=${has(OF_API)} vhost=${vhost || vhosts[0]?.name} close=${closeFinds} />`}
+    ${help > 0 && html`<${Help} key=${help} close=${closeHelp} seen=${seen} />`}</div>`;
 }
 
 function App() {

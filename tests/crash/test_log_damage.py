@@ -19,6 +19,7 @@ from tests.support.logs import (
     batch_of,
     body_of,
     durable_feed,
+    files_made,
     fill,
     load_entries,
     open_log,
@@ -205,6 +206,7 @@ def test_an_atomic_unit_without_its_end_is_dropped_whole(tmp_path: Path) -> None
     log.flush()
     end = log._wal.segment.end
     name = log._wal.segment.path.relative_to(tmp_path / "live")
+    files_made(log)
     folder = _copy(tmp_path / "live", tmp_path / "killed")
     log.close_sync()
     for at in range(start, end, 32):

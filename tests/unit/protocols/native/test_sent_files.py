@@ -33,7 +33,7 @@ from penstock.router.broker import Broker
 from penstock.subscriptions.tick.tick import Tick
 from tests.reference import native_frames as wire
 from tests.support.certificates import Authority
-from tests.support.logs import Unsynced
+from tests.support.logs import Unsynced, files_made
 
 LIMIT_S = 120.0
 """Against a hang only."""
@@ -190,6 +190,7 @@ def run(
             scrub_bytes_per_s=0,
         )
         log = Log.open(folder, options, files=Unsynced())
+        files_made(log)  # tests count descriptors
         log.attach(loop.call_soon_threadsafe, loop)
         tick = Tick(log, loop)
         broker = Broker.open(log, tick)

@@ -33,6 +33,9 @@ cdef inline void store64(uint8_t* p, uint64_t value) noexcept nogil:
 # Linear in the table's size, makes no object.
 cdef Py_ssize_t table_size(const uint8_t* p, Py_ssize_t n, int depth) noexcept nogil
 
+# Bytes of the value of type `kind` at p, of which n bytes are there; -1: unknown type, or not all there.
+cdef Py_ssize_t value_size(uint8_t kind, const uint8_t* p, Py_ssize_t n, int depth) noexcept nogil
+
 # Where the type of the first header of this name stands that is text or bytes (`S` or `x`; a length of 32 bits and so many
 # bytes follow, all there) in a message's properties, AMQP's content header from the flags on. NULL: there is none.
 cdef const uint8_t* text_header(const uint8_t* p, Py_ssize_t n, const char* name, uint8_t name_size) noexcept nogil

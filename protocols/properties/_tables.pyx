@@ -105,7 +105,6 @@ class ByteArray(bytes):
 
 
 cdef Py_ssize_t value_size(uint8_t kind, const uint8_t* p, Py_ssize_t n, int depth) noexcept nogil:
-    """Bytes of the value of type `kind` at p; -1: unknown type or not all there."""
     cdef Py_ssize_t size
     if kind == c'S' or kind == c'x':
         if n < 4:

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint16_t, uint64_t
 
+from penstock.protocols.links.amqp._header_edit cimport HeaderEdit
 from penstock.protocols.net.outbuffer cimport OutBuffer
 
 
@@ -10,7 +11,7 @@ cdef class Relay:
     cdef bytes _publish             # the whole frame of each message, or None
     cdef bytes _exchange            # short strings; None: the message's own
     cdef bytes _key
-    cdef object _change
+    cdef HeaderEdit _change
     cdef readonly Py_ssize_t left
     cdef readonly bytes out
     cdef readonly list others

@@ -1,8 +1,8 @@
 """Makes of what a source delivers what a target is sent: a read at a time. See `_relay.pyx`."""
 
-from collections.abc import Callable
-
 from typing_extensions import Buffer
+
+from penstock.protocols.links.amqp._header_edit import HeaderEdit
 
 class Relay:
     """From one channel of a source to one of a target. A source's deliveries come from one consumer."""
@@ -25,7 +25,7 @@ class Relay:
         publish: bytes | None = None,
         exchange: bytes | None = None,
         key: bytes | None = None,
-        change: Callable[[bytes, bool], bytes | None] | None = None,
+        change: HeaderEdit | None = None,
         left: int = -1,
     ) -> None:
         """A relay of a connection that is open.
@@ -35,8 +35,7 @@ class Relay:
             publish: The frame of basic.publish for each message; None: it is made of `exchange` and `key`.
             exchange: As a short string, size u8 and bytes; None: each message's own.
             key: The same.
-            change: From the frame of a header, and whether the message was delivered before, to the frame in
-                its place. None: it does not pass.
+            change: Of each message's header; it may keep messages out.
             left: See the attribute.
 
         """
@@ -46,6 +45,7 @@ class Relay:
         The others belong in front of the next bytes.
 
         Raises:
-            ValueError: they are no frames of AMQP.
+            ValueError: they are no frames of AMQP, or the header of a message is damaged.
+            LinkError: a changed header is larger than the target takes.
 
         """

@@ -14,6 +14,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from penstock.protocols.links.amqp._frames cimport BODY, END, HEAD, HEADER, HEARTBEAT, METHOD, frame_end
+from penstock.protocols.links.amqp._header_edit cimport HeaderEdit
 from penstock.protocols.net.outbuffer cimport OutBuffer
 from penstock.protocols.properties._tables cimport load32, load64, store16, store32
 
@@ -24,7 +25,7 @@ cdef enum:
 
 cdef class Relay:
 
-    def __init__(self, *, channel, publish=None, exchange=None, key=None, change=None, left=-1):
+    def __init__(self, *, channel, publish=None, exchange=None, key=None, HeaderEdit change=None, left=-1):
         self._channel = channel
         self._publish = publish
         self._exchange = exchange
@@ -71,9 +72,8 @@ cdef class Relay:
         """Take a deliver and its header: where they end, or -1 when the header is not whole yet."""
         cdef Py_ssize_t header_end = frame_end(start, end, size)
         cdef Py_ssize_t tag_at = at + HEAD + 5 + start[at + HEAD + 4]
-        cdef Py_ssize_t exchange_at = tag_at + 9, key_at, key_end, used
+        cdef Py_ssize_t exchange_at = tag_at + 9, key_at, key_end, used, before
         cdef uint64_t tag
-        cdef bytes header
         if header_end < 0:
             return -1
         key_at = exchange_at + 1 + start[exchange_at] if exchange_at < end else end
@@ -84,20 +84,7 @@ cdef class Relay:
             self._skipping = True
             return header_end
         tag = load64(start + tag_at)
-        self._skipping = False
-        header = None
-        if self._change is not None:
-            header = self._change(start[end:header_end], bool(start[tag_at + 8]))
-            if header is None:
-                self._skipping = True
-                self.dropped.append(tag)
-                return header_end
-        if self.left > 0:
-            self.left -= 1
-        if self._run == 0 or tag != self._tag + <uint64_t>self._run:
-            self._close_run()
-            self._tag = tag
-        self._run += 1
+        before = self._out.size
         if self._publish is not None:
             self._put(<const uint8_t*>PyBytes_AS_STRING(self._publish), PyBytes_GET_SIZE(self._publish))
         else:
@@ -106,11 +93,22 @@ cdef class Relay:
         used = header_end
         if header_end < size and start[header_end] == BODY:
             used = max(frame_end(start, header_end, size), header_end)
-        if header is None:
+        if self._change is None:
             self._put(start + end, used - end)
-        else:
-            self._put(<const uint8_t*>PyBytes_AS_STRING(header), PyBytes_GET_SIZE(header))
+        elif self._change.put(self._out, start + end, header_end - end, start[tag_at + 8] != 0):
             self._put(start + header_end, used - header_end)
+        else:
+            self._out.size = before
+            self._skipping = True
+            self.dropped.append(tag)
+            return used
+        self._skipping = False
+        if self.left > 0:
+            self.left -= 1
+        if self._run == 0 or tag != self._tag + <uint64_t>self._run:
+            self._close_run()
+            self._tag = tag
+        self._run += 1
         return used
 
     cdef int _put_publish(self, const uint8_t* exchange, const uint8_t* key) except -1:

@@ -7,23 +7,15 @@ Source: rabbitmq.com/docs/shovel-dynamic; rabbit_amqp091_shovel.
 from __future__ import annotations
 
 import random
-import struct
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pamqp.frame
 from pamqp import commands
 
+from penstock.protocols.links.amqp._header_edit import HeaderEdit
 from penstock.protocols.links.amqp._relay import Relay
-from penstock.protocols.links.amqp.header import (
-    element,
-    encoded,
-    short_string,
-    with_entry,
-    with_first,
-    with_properties,
-)
+from penstock.protocols.links.amqp.header import element, encoded, short_string
 from penstock.protocols.links.amqp.methods import Publish, QueueBind, QueueDeclare
 from penstock.protocols.links.amqp.mover import End, Mover, Progress
 from penstock.protocols.links.amqp.place import place_of
@@ -219,27 +211,10 @@ class Shovel(Link):
             if self.remaining <= 0 and self._end is not None:
                 self._end()
 
-    def _change(self, frame_max: int) -> Callable[[bytes, bool], bytes] | None:
-        changes = self._changes()
-        if not changes:
-            return None
-
-        def change(frame: bytes, _: bool) -> bytes:
-            for one in changes:
-                frame = one(frame)
-            if len(frame) > frame_max:
-                raise LinkError("destination: the header of a message has no room for what the shovel adds")
-            return frame
-
-        return change
-
-    def _changes(self) -> list[Callable[[bytes], bytes]]:
-        """The functions that change the header of each message."""
+    def _change(self, frame_max: int) -> HeaderEdit | None:
+        """The change of each message's header; None: it stays as it is."""
         destination = self.settings.destination
-        changes: list[Callable[[bytes], bytes]] = []
-        if destination.properties:
-            properties = encoded(destination.properties)
-            changes.append(lambda frame: with_properties(frame, properties))
+        array, firsts = None, None
         if destination.forward_headers:
             facts = self.facts()
             table = {
@@ -249,15 +224,18 @@ class Shovel(Link):
                 "shovel-vhost": self.vhost,
                 **{name.replace("_", "-"): facts[name] for name in _FORWARDED if name in facts},
             }
-            first = element(table)
-            changes.append(lambda frame: with_first(frame, b"x-shovelled", first))
-        if destination.timestamp_header:
-            changes.append(
-                lambda frame: with_entry(
-                    frame, b"x-shovelled-timestamp", b"l" + struct.pack(">q", int(time.time() * 1000))
-                )
-            )
-        return changes
+            array, firsts = b"x-shovelled", (element(table), element(table))
+        stamp = b"x-shovelled-timestamp" if destination.timestamp_header else None
+        if not (destination.properties or array or stamp):
+            return None
+        return HeaderEdit(
+            frame_max=frame_max,
+            end="destination",
+            properties=encoded(destination.properties),
+            array=array,
+            firsts=firsts,
+            stamp=stamp,
+        )
 
 
 class _Opened:
@@ -274,9 +252,7 @@ class _Opened:
         await self._connection.close()
 
 
-def _relay(
-    destination: Destination, change: Callable[[bytes, bool], bytes | None] | None, left: int | None
-) -> Relay:
+def _relay(destination: Destination, change: HeaderEdit | None, left: int | None) -> Relay:
     """The relay to the destination; `left`: so many messages, None = all."""
     most = -1 if left is None else left
     if destination.queue is not None:

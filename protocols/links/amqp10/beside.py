@@ -7,7 +7,7 @@ such a shovel is the same as one that a client sends by one protocol and another
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pamqp.frame
@@ -21,6 +21,7 @@ from penstock.protocols.amqp10.messages.translate import (
     quickly_stored,
     stored_from_amqp10,
 )
+from penstock.protocols.links.amqp._header_edit import HeaderEdit
 from penstock.protocols.links.amqp._in_flight import InFlight
 from penstock.protocols.links.amqp.header import short_string
 from penstock.protocols.links.amqp.methods import Consume, Publish, QueueDeclare
@@ -127,9 +128,7 @@ class Consumer:
 class Publisher:
     """The destination."""
 
-    def __init__(
-        self, connection: Connection, destination: Destination, change: Callable[[bytes, bool], bytes] | None
-    ) -> None:
+    def __init__(self, connection: Connection, destination: Destination, change: HeaderEdit | None) -> None:
         """`change`: see `Relay`. With `on-confirm` the channel confirms already."""
         self._connection = connection
         self._destination = destination
@@ -160,7 +159,9 @@ class Publisher:
         content = _CONTENT.pack(60, 0, len(body)) + block
         header = _FRAME.pack(HEADER, CHANNEL, len(content)) + content + _END
         if self._change is not None:
-            header = self._change(header, False)
+            changed = self._change.changed(header, False)
+            assert changed is not None  # a shovel keeps no message out
+            header = changed
         most = self._connection.frame_max - 8
         bodies = (body[at : at + most] for at in range(0, len(body), most))
         return [

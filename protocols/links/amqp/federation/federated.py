@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pamqp import commands
 
 from penstock.lazy_dataclass import dataclass
+from penstock.protocols.links.amqp.federation.hops import DOWNSTREAM, UPSTREAM
 from penstock.protocols.links.amqp.methods import ExchangeDeclare, QueueDeclare
 from penstock.protocols.links.amqp.mover import End, Progress
 from penstock.protocols.links.amqp.place import place_of
@@ -28,11 +29,7 @@ if TYPE_CHECKING:
     from penstock.protocols.links.amqp.federation.upstreams import Upstream
     from penstock.protocols.links.local import Local
 
-__all__ = ["DOWNSTREAM", "UPSTREAM", "Federated", "FederatedLink"]
-
-UPSTREAM: Final = "upstream"
-DOWNSTREAM: Final = "downstream"
-"""Names of the ends, for errors."""
+__all__ = ["Federated", "FederatedLink"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pamqp import commands
 
 from penstock.protocols.links.amqp._relay import Relay
-from penstock.protocols.links.amqp.federation.federated import UPSTREAM, Federated, FederatedLink
-from penstock.protocols.links.amqp.federation.hops import bound_from, exchange_change
+from penstock.protocols.links.amqp.federation.federated import Federated, FederatedLink
+from penstock.protocols.links.amqp.federation.hops import UPSTREAM, bound_from, exchange_change
 from penstock.protocols.links.amqp.header import short_string
 from penstock.protocols.links.amqp.methods import (
     ExchangeDeclare,
@@ -110,6 +110,7 @@ class ExchangeLink(FederatedLink):
                     facts,
                     max_hops=upstream.max_hops,
                     trusts_user_id=upstream.trust_user_id,
+                    frame_max=target.connection.frame_max,
                 ),
             )
             mover = Mover(

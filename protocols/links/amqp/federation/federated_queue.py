@@ -56,7 +56,11 @@ class QueueLink(FederatedLink):
             await there.call(declare, commands.Queue.DeclareOk)
         await there.call(commands.Basic.Qos(0, upstream.prefetch, False), commands.Basic.QosOk)
         publish = Publish(routing_key=self.federated.name, mandatory=True)
-        change = queue_change(self._there(there, uri), trusts_user_id=upstream.trust_user_id)
+        change = queue_change(
+            self._there(there, uri),
+            trusts_user_id=upstream.trust_user_id,
+            frame_max=target.connection.frame_max,
+        )
         mover = Mover(
             source,
             target,

@@ -13,25 +13,19 @@ Source: RabbitMQ's rabbit_federation_util, rabbit_federation_exchange_link, rabb
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pamqp import encode
 
-from penstock.protocols.links.amqp.header import (
-    array_of,
-    element,
-    short_string,
-    with_entry,
-    with_first,
-    without_user_id,
-)
+from penstock.protocols.links.amqp._header_edit import HeaderEdit
+from penstock.protocols.links.amqp.header import element, short_string
 
-__all__ = ["BOUND_FROM", "Change", "bound_from", "exchange_change", "queue_change"]
+__all__ = ["BOUND_FROM", "DOWNSTREAM", "UPSTREAM", "bound_from", "exchange_change", "queue_change"]
 
-Change = Callable[[bytes, bool], bytes | None]
-"""From the frame of a header, and whether it comes again, to the frame in its place; None: it stays out."""
-
+UPSTREAM: Final = "upstream"
+DOWNSTREAM: Final = "downstream"
+"""Names of the ends, for errors."""
 BOUND_FROM: Final = "x-bound-from"
 _RECEIVED_FROM: Final = b"x-received-from"
 
@@ -41,8 +35,8 @@ def _is_of(found: Any, cluster: str, vhost: str) -> bool:
 
 
 def exchange_change(
-    here: tuple[str, str], there: Mapping[str, Any], *, max_hops: int, trusts_user_id: bool
-) -> Change:
+    here: tuple[str, str], there: Mapping[str, Any], *, max_hops: int, trusts_user_id: bool, frame_max: int
+) -> HeaderEdit:
     """The change of messages of a federated exchange.
 
     Args:
@@ -50,56 +44,41 @@ def exchange_change(
         there: The upstream, as the header names it: `uri`, `exchange`, `cluster-name` and `vhost`.
         max_hops: Links that a message crosses at most.
         trusts_user_id: Whether user-id stays.
+        frame_max: The largest frame that the gateway takes, in bytes.
 
     """
-    firsts = [element(_hop(there, redelivered)) for redelivered in (False, True)]
-
-    def change(frame: bytes, redelivered: bool) -> bytes | None:
-        if _RECEIVED_FROM in frame:
-            been = array_of(frame, _RECEIVED_FROM)
-            if len(been) >= max_hops or any(_is_of(one, *here) for one in been):
-                return None
-        if not trusts_user_id:
-            frame = without_user_id(frame)
-        return with_first(frame, _RECEIVED_FROM, firsts[redelivered])
-
-    return change
+    return HeaderEdit(
+        frame_max=frame_max,
+        end=DOWNSTREAM,
+        removes_user_id=not trusts_user_id,
+        array=_RECEIVED_FROM,
+        firsts=_firsts(there),
+        here=(here[0].encode(), here[1].encode()),
+        max_hops=max_hops,
+    )
 
 
-def queue_change(there: Mapping[str, Any], *, trusts_user_id: bool) -> Change:
+def queue_change(there: Mapping[str, Any], *, trusts_user_id: bool, frame_max: int) -> HeaderEdit:
     """The change of messages of a federated queue; `there` has `queue` in place of `exchange`.
 
     The header has each upstream once, with the number of visits.
     """
-    firsts = [_visited(there, redelivered, 1) for redelivered in (False, True)]
-    place = there["uri"], there["queue"]
-
-    def change(frame: bytes, redelivered: bool) -> bytes:
-        if not trusts_user_id:
-            frame = without_user_id(frame)
-        if _RECEIVED_FROM not in frame:
-            return with_first(frame, _RECEIVED_FROM, firsts[redelivered])
-        visits, kept = 1, []
-        for one in array_of(frame, _RECEIVED_FROM):
-            if isinstance(one, Mapping) and (one.get("uri"), one.get("queue")) == place:
-                visits += int(one.get("visit-count", 1))
-            else:
-                kept.append(one)
-        elements = _visited(there, redelivered, visits) + b"".join(
-            element(one) for one in kept if isinstance(one, Mapping)
-        )
-        return with_entry(frame, _RECEIVED_FROM, b"A" + struct.pack(">I", len(elements)) + elements)
-
-    return change
-
-
-def _visited(there: Mapping[str, Any], redelivered: bool, visits: int) -> bytes:
     # RabbitMQ has a long, and pamqp would choose a byte.
-    return element(_hop(there, redelivered), short_string("visit-count") + b"l" + struct.pack(">q", visits))
+    visits = short_string("visit-count") + b"l" + struct.pack(">q", 1)
+    return HeaderEdit(
+        frame_max=frame_max,
+        end=DOWNSTREAM,
+        removes_user_id=not trusts_user_id,
+        array=_RECEIVED_FROM,
+        firsts=_firsts(there, visits),
+        visited=(str(there["uri"]).encode(), str(there["queue"]).encode()),
+    )
 
 
-def _hop(there: Mapping[str, Any], redelivered: bool) -> dict[str, Any]:
-    return {**there, "redelivered": redelivered}
+def _firsts(there: Mapping[str, Any], more: bytes = b"") -> tuple[bytes, bytes]:
+    """The element of the upstream: for a message that comes the first time, and for one that comes again."""
+    first, again = (element({**there, "redelivered": redelivered}, more) for redelivered in (False, True))
+    return first, again
 
 
 def bound_from(

@@ -17,8 +17,8 @@ from pamqp import commands
 
 from penstock.errors import PenstockError
 from penstock.lazy_dataclass import dataclass
-from penstock.migrate.rabbitmq.copies import harmless
 from penstock.migrate.report import MigrationError
+from penstock.protocols.links.amqp._header_edit import HeaderEdit
 from penstock.protocols.links.amqp._in_flight import InFlight
 from penstock.protocols.links.amqp._relay import Relay
 from penstock.protocols.links.amqp.methods import Consume, Publish, QueueDeclare
@@ -103,7 +103,8 @@ class _Run:
         relay = Relay(
             channel=CHANNEL,
             publish=pamqp.frame.marshal(publish, CHANNEL),
-            change=lambda header, _: harmless(header),
+            # The copies of a stored message are stored already.
+            change=HeaderEdit(frame_max=self._target.frame_max, end="target", lowers_copies=True),
         )
         while True:
             await self._source.taken_by(relay)

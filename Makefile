@@ -15,7 +15,7 @@ STAMPS := .make
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint requirements.lock
 LOCKED := dev test lz4 kafka amqtt migrate otel spark s3 iceberg charts docs release demo
 # Packages are built with the versions that are tested, too.
-BUILD := PIP_CONSTRAINT="$(CURDIR)/requirements.lock" $(BIN)/python -m build
+BUILD := PIP_CONSTRAINT="$(CURDIR)/requirements.lock" $(BIN)/python -m build --quiet
 BUILD_WHEEL := $(BIN)/uv build --quiet --wheel --build-constraints requirements.lock
 REPAIR := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist
 SOURCES := $(shell find $(FOLDERS) -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
@@ -270,13 +270,8 @@ image: deb  ## build a container image of that package in dist/; needs root, mmd
 	else echo "penstock: no container image: that needs root, mmdebstrap and buildah"; fi
 
 .PHONY: chart-checks
-chart-checks: $(STAMPS)/charts  ## check the Helm chart, if helm is installed, and the manifests of Kubernetes
-	@mkdir -p build/charts && cp deploy/kubernetes/penstock.yaml build/charts/manifests.yaml
-	@if command -v helm >/dev/null; then \
-	  helm lint --quiet --strict deploy/helm/penstock; \
-	  helm template penstock deploy/helm/penstock --set serviceMonitor.enabled=true > build/charts/chart.yaml; \
-	else rm -f build/charts/chart.yaml; echo "penstock: the chart is not checked: that needs helm"; fi
-	@for version in 1.28 1.37; do $(BIN)/python -m kubernetes_validate --strict --no-warn -k $$version build/charts/*.yaml; done
+chart-checks: $(STAMPS)/charts  ## check the Helm chart and the manifests of Kubernetes, also by helm and kubeconform where they are
+	@PYTHON=$(BIN)/python deploy/kubernetes/check build/charts
 
 .PHONY: install-checks
 install-checks: wheels client deb image  ## build all packages, and try each from nothing to a message

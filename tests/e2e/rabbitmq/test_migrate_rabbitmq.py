@@ -165,7 +165,13 @@ def test_a_dry_run_says_what_differs_and_why(
         assert target.get(f"users/{unique}").status_code == 404
 
         target.delete(f"queues/%2F/{unique}").raise_for_status()
+        transient = f"queues/%2F/{unique}.transient"
+        source.put(transient, json={"durable": False}).raise_for_status()
         assert main(words(rabbitmq, gateway, "--apply", "--only", "definitions")) == 0
+        assert "moved definitions: users " in capsys.readouterr().out
+        assert main(words(rabbitmq, gateway)) == 0
+        assert "it would be made" not in capsys.readouterr().out
+        source.delete(transient), target.delete(transient)
         assert target.get(f"queues/%2F/{unique}").json()["policy"] == unique
         whoami = httpx.get(f"{target.base_url}whoami", auth=(unique, "old"), timeout=LIMIT_S)
         assert whoami.status_code in (200, 401) and whoami.json().get("name", unique) == unique

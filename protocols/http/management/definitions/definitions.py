@@ -64,13 +64,13 @@ class _Definitions:
         self._api.require(request)
         return _attached(request, await self._whole())
 
-    async def _whole(self) -> Item:
+    async def _whole(self, *, transient: bool = False) -> Item:
         api = self._api
         broker = api.broker
         vhosts = sorted(broker.vhosts.values(), key=lambda vhost: vhost.name)
         parts: dict[str, list[Item]] = {name: [] for name in (*OF_VHOST, *OF_FRONTS)}
         for vhost in vhosts:
-            for name, items in (await self._of(vhost)).items():
+            for name, items in (await self._of(vhost, transient=transient)).items():
                 parts[name] += [{"vhost": vhost.name, **item} for item in items]
         return {
             **self._head(),
@@ -124,8 +124,8 @@ class _Definitions:
             },
         )
 
-    async def _of(self, vhost: Vhost) -> dict[str, list[Item]]:
-        """The durable things of a vhost, without its name."""
+    async def _of(self, vhost: Vhost, *, transient: bool = False) -> dict[str, list[Item]]:
+        """The durable things of a vhost, without its name; `transient`: and the others."""
         parameters: list[Item] = []
         if vhost.limits:
             parameters.append({"component": "vhost-limits", "name": "limits", "value": dict(vhost.limits)})
@@ -143,30 +143,32 @@ class _Definitions:
             {
                 "name": entry.name,
                 "type": queue_type(entry),
-                "durable": True,
+                "durable": entry.durable,
                 "auto_delete": entry.auto_delete,
                 "arguments": entry.arguments,
             }
             for entry in vhost.queues.values()
-            if entry.durable and entry.owner is None
+            if (entry.durable or transient) and entry.owner is None
         ]
         await asyncio.sleep(0)
         exchanges = [
             {
                 "name": found.name,
                 "type": found.type,
-                "durable": True,
+                "durable": found.durable,
                 "auto_delete": found.auto_delete,
                 "internal": found.internal,
                 "arguments": found.arguments,
             }
             for found in vhost.exchanges.values()
-            if found.durable and is_own(found.name)
+            if (found.durable or transient) and is_own(found.name)
         ]
         bindings = []
         for source in vhost.exchanges.values():
             for binding in source.bindings.values():
-                if not binding.row or getattr(binding.destination, "kind", "exchange") == "share":
+                if not (binding.row or transient):
+                    continue
+                if getattr(binding.destination, "kind", "exchange") == "share":
                     continue
                 shown = views.binding(views.BindingRow.of(binding, vhost.name))
                 del shown["properties_key"], shown["vhost"]
@@ -211,7 +213,7 @@ class _Definitions:
         importing = await self._importing(request, None)
         await importing.check(conflicts=False)
         file = importing.file
-        changes = difference(await self._whole(), file.wanted())
+        changes = difference(await self._whole(transient=True), file.wanted())
         return json_response({**changes, "unknown": file.unknown()})
 
     async def load_vhost(self, request: Request) -> Response:

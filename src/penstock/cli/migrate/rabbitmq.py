@@ -18,6 +18,7 @@ from penstock.cli.running.nouns import add_target
 from penstock.cli.terminal import progress
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from http.client import HTTPResponse
 
     from penstock.migrate.rabbitmq.moving import Drained
@@ -105,14 +106,24 @@ def _rabbitmq(parsed: argparse.Namespace) -> int:
         if not parsed.apply:
             if parsed.only != "messages":
                 show(report, parsed.output)
+                if not report.entries and parsed.output != "json":
+                    print("the definitions do not differ")
             return 1 if _mistakes(report) else 0
         if parsed.only != "messages":
             if mistakes := _mistakes(report):
                 raise ApiError("; ".join(mistakes), 0, remedy="correct that, or use --only messages")
             target.api.request("POST", "definitions", definitions)
+            if parsed.output != "json":
+                print(f"moved definitions: {_counted(definitions)}")
         if parsed.only == "definitions":
             return 0
         return _move_messages(parsed, source, target)
+
+
+def _counted(definitions: Mapping[str, Any]) -> str:
+    """How many of each kind there are."""
+    counts = {kind: len(found) for kind, found in definitions.items() if isinstance(found, list)}
+    return ", ".join(f"{kind.replace('_', ' ')} {count}" for kind, count in counts.items() if count)
 
 
 def _compare(source: _Side, target: _Side, *, reverse: bool) -> tuple[Report, Any]:
@@ -179,7 +190,7 @@ def _say(results: list[Drained], left: list[tuple[str, str]], output: str) -> No
     if output == "json":
         print(json.dumps({"queues": [asdict(one) for one in results], "left_out": dict(left)}, indent=2))
         return
-    print(f"moved {sum(one.moved for one in results)} messages of {len(results)} queues")
+    print(f"moved messages: {sum(one.moved for one in results)}, of queues: {len(results)}")
     for one in results:
         if one.interruptions:
             print(f"queue '{one.queue}' in vhost '{one.vhost}': {one.interruptions} lost connections")

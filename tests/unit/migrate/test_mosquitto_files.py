@@ -12,6 +12,8 @@ import pytest
 from penstock.config import load
 from penstock.migrate.mosquitto.convert import Conversion, convert
 from penstock.migrate.report import MigrationError
+from penstock.protocols.mqtt.auth.acl import AclFile
+from penstock.router.authorization.identity import Identity
 
 EXAMPLE = Path("/usr/share/doc/mosquitto/examples/mosquitto.conf")
 
@@ -176,6 +178,22 @@ def test_lines_of_passwords_and_rules_that_cannot_be_used_are_said(
     loose = next(entry for entry in made.report.entries if entry.text == "topic deny a/#/b")
     assert loose.fate == "left out" and "more is allowed" in loose.note
     assert "# left out: anything else" in made.acl
+
+
+def test_no_rule_of_an_acl_file_counts_for_a_bridge(converted: Converted, tmp_path: Path) -> None:
+    (tmp_path / "rules").write_text("user plant\ntopic read a/#\n")
+    bridges = "connection one\naddress a:1\ntopic # out\n"
+    bridges += "connection two\naddress b:1\nlocal_username plant\ntopic # out\n"
+    made = converted(f"{bridges}acl_file {tmp_path}/rules\n")
+    tables = tomllib.loads(made.report.toml())["links"]["bridges"]
+    assert [one["local_username"] for one in tables] == ["penstock-bridge", "plant"]
+    assert [user["name"] for user in made.users] == ["penstock-bridge"]
+    rules, place = AclFile(made.acl, "acl", "guest"), "$SYS/broker/connection/x/state"
+    for topic in ("b", place):
+        assert rules.allow(Identity("penstock-bridge"), "write", topic)
+        assert not rules.allow(Identity("plant"), "write", topic)
+    # Without an ACL file everybody may use every topic.
+    assert "local_username" not in converted(bridges.partition("connection two")[0]).report.toml()
 
 
 def test_texts_survive_toml(tmp_path: Path) -> None:

@@ -73,6 +73,9 @@ def convert(path: Path) -> Conversion:
         made.users = passwords.read(files["password_file"], report)
     if "acl_file" in files:
         made.acl = acl.read(files["acl_file"], report)
+        if more := acl.of_bridges(files["acl_file"], report):
+            made.acl += more
+            made.users.append({"name": acl.BRIDGE, "password_hash": "", "tags": []})
     made.database = _database(settings)
     return made
 

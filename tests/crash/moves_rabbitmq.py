@@ -139,7 +139,12 @@ class Publisher:
 
 def consume(connection: Connection, queue: Queue) -> bool:
     """Take a batch of a queue, and acknowledge it; whether there was anything."""
-    got = tag = 0
+    return bool(taken(connection, queue))
+
+
+def taken(connection: Connection, queue: Queue) -> list[int]:
+    """The numbers of a batch of a queue, which is acknowledged."""
+    got, tag = list[int](), 0
     # One, to see whether there is anything, and then the others at once.
     for count in (1, _BATCH - 1):
         for _ in range(count):
@@ -151,12 +156,13 @@ def consume(connection: Connection, queue: Queue) -> bool:
                 _, body = connection.read()
                 number = int(body.value)  # type: ignore[attr-defined]
                 queue.received[number] = queue.received.get(number, 0) + 1
-                got, tag = got + 1, answer.delivery_tag
+                got.append(number)
+                tag = answer.delivery_tag
         if not got:
             break
     if got:
         connection.send(1, commands.Basic.Ack(tag, multiple=True))
-    return got > 0
+    return got
 
 
 @contextmanager

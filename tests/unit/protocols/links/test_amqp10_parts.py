@@ -33,7 +33,7 @@ _MOST = 1 << 16
 class Broker:
     """Takes `window` transfers, asks for a flow, and gives room for as many again when it came.
 
-    Whatever the sender wrote beyond the window stands before its flow.
+    Transfers beyond the window stand before that flow.
     """
 
     def __init__(self, window: int) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import sys
 import time
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 import pamqp.frame
@@ -13,9 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands
+from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
 from penstock.protocols.links.amqp._header_edit import HeaderEdit
+from penstock.protocols.links.amqp._relay import Relay
 from penstock.protocols.links.amqp.header import element, encoded, short_string
 from penstock.protocols.links.errors import LinkError
 from tests.reference.amqp_header import (
@@ -194,3 +198,33 @@ def test_a_damaged_header_is_refused_or_changed_within_its_bounds(
     for size in range(len(frame)):
         with contextlib.suppress(ValueError):
             change.changed(bytes(frame[:size]), False)
+
+
+def test_no_function_of_python_runs_for_a_message() -> None:
+    deliver = commands.Basic.Deliver("c", 1, False, "e", "k")
+    message = pamqp.frame.marshal(deliver, 1) + header({"a": 1}, user_id="me")
+    message += pamqp.frame.marshal(ContentBody(b"abc"), 1)
+    change = edit(
+        properties=encoded({"delivery_mode": 2}),
+        removes_user_id=True,
+        array=_ARRAY,
+        firsts=_FIRSTS,
+        here=(b"here", b"/"),
+        max_hops=2,
+        stamp=_STAMP,
+    )
+    relay, calls = Relay(channel=1, change=change), list[str]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        # The collector of garbage may call others.
+        if event == "call" and frame.f_globals.get("__name__", "").startswith("penstock"):
+            calls.append(frame.f_code.co_qualname)
+
+    data = message * 1000
+    sys.setprofile(note)
+    try:
+        used = relay.take(data)
+    finally:
+        sys.setprofile(None)
+    assert used == len(data) and sum(count for _, count in relay.runs) == 1000
+    assert relay.out.count(_STAMP) == 1000 and not calls

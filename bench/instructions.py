@@ -35,7 +35,7 @@ from bench.amqp10_lone import amqp091, amqp10
 from bench.connections.logins import AMQP_LOGIN, Script, come_and_go, mqtt_login
 from bench.load import LoadFailed, connect, read_exactly
 from bench.load_amqp import CONFIRM_BYTES, UNBLOCKED, Client, message
-from bench.load_mqtt import PUBACK_BYTES, open_session, packet, publish_packet, subscribe
+from bench.load_mqtt import PUBACK_BYTES, open_session, packet, publish_packet, retained_packets, subscribe
 from bench.report import machine
 from tests.support.brokers import ROOT, Gateway
 
@@ -122,6 +122,19 @@ def _mqtt(port: int, closing: ExitStack, *, qos: int = 0, subscribers: int = 1) 
     return exchange
 
 
+def _retained(port: int, closing: ExitStack) -> Exchange:
+    """Messages of QoS 1, each retained for a topic of its own."""
+    publisher = closing.enter_context(open_session(port, "count-retained", opens=_connect))
+    numbers = itertools.count()
+
+    def exchange() -> None:
+        some = itertools.islice(numbers, CHUNK_MESSAGES)
+        publisher.sendall(retained_packets(some, b"x" * BODY_BYTES))
+        _drop(publisher, PUBACK_BYTES * CHUNK_MESSAGES)
+
+    return exchange
+
+
 def _amqp(port: int, closing: ExitStack, *, durable: bool = False) -> Exchange:
     queue = f"count-{durable}"
     publisher, consumer = (Client(port, capabilities=UNBLOCKED, timeout_s=TIMEOUT_S) for _ in range(2))
@@ -188,6 +201,7 @@ ROWS: dict[str, Callable[[CountedGateway, ExitStack], Exchange]] = {
     "mqtt_qos0_1_to_1": lambda gateway, closing: _mqtt(gateway.mqtt_port, closing),
     "mqtt_qos1_1_to_1": lambda gateway, closing: _mqtt(gateway.mqtt_port, closing, qos=1),
     "mqtt_qos0_1_to_10": lambda gateway, closing: _mqtt(gateway.mqtt_port, closing, subscribers=10),
+    "mqtt_retained_qos1": lambda gateway, closing: _retained(gateway.mqtt_port, closing),
     "amqp_transient_autoack": lambda gateway, closing: _amqp(gateway.amqp_port, closing),
     "amqp_durable_confirm_autoack": lambda gateway, closing: _amqp(gateway.amqp_port, closing, durable=True),
     "mqtt_login": lambda gateway, _: _logins(gateway.mqtt_port, mqtt_login()),

@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -43,9 +43,20 @@ def packet(first_byte: int, body: bytes) -> bytes:
     return bytes([first_byte]) + remaining_length(len(body)) + body
 
 
-def publish_packet(topic: str, payload: bytes, *, qos: int = 0, packet_id: int = 1) -> bytes:
-    """One PUBLISH without RETAIN."""
-    return packet(0x30 | qos << 1, utf8(topic) + (struct.pack(">H", packet_id) if qos else b"") + payload)
+def publish_packet(
+    topic: str, payload: bytes, *, qos: int = 0, packet_id: int = 1, retain: bool = False
+) -> bytes:
+    """One PUBLISH."""
+    said = utf8(topic) + (struct.pack(">H", packet_id) if qos else b"") + payload
+    return packet(0x30 | qos << 1 | retain, said)
+
+
+def retained_packets(numbers: Iterable[int], payload: bytes) -> bytes:
+    """PUBLISH of QoS 1 for each number, retained for a topic of its own."""
+    return b"".join(
+        publish_packet(f"state/{i // 1000}/{i}", payload, qos=1, packet_id=i % PACKET_IDS + 1, retain=True)
+        for i in numbers
+    )
 
 
 def open_session(

@@ -30,12 +30,12 @@ a row.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from penstock.log_core.producers import OWNER_SIZE
+from penstock.router._row_keys import digest_of, row_key, row_part
 from penstock.router.names import text, wire
 
 __all__ = [
@@ -105,18 +105,3 @@ def producer_parts(label: bytes) -> tuple[str, str, str, str] | None:
         return None
     protocol, vhost, user, name = parts
     return protocol, vhost, user, name
-
-
-def row_key(*parts: str | bytes) -> bytes:
-    """The key of the row of the thing with these names, 16 bytes."""
-    return digest_of(b"".join([row_part(part if isinstance(part, bytes) else wire(part)) for part in parts]))
-
-
-def row_part(name: bytes) -> bytes:
-    """One of the names, as a row's key is made of them."""
-    return len(name).to_bytes(4, "little") + name
-
-
-def digest_of(parts: bytes) -> bytes:
-    """The key of the row of the thing with these names, which are parts one behind the other."""
-    return hashlib.blake2b(parts, digest_size=16).digest()

@@ -5,17 +5,21 @@ python -m bench.connections.churn [--only PART] [--connects N] [--storm N] [--re
 Clients are driven by the compiled loop in logins.c, eight at a time. AMQP clients open a channel and give a
 password; MQTT clients give none. Rows: logins, plain and over TLS; take-overs, in which each client takes the
 session of the one before it; persistent sessions that come back; and a storm, in which the broker has just
-started and all clients connect at once and stay. Brokers take turns, and medians are printed. `bar` compares
-with Mosquitto (MQTT) or RabbitMQ (AMQP): CPU per client, and the time of a storm.
+started and all clients connect at once and stay. In `mqtt_retained` one client publishes messages of QoS 1,
+each retained for a topic of its own; there `--connects` counts the hundreds of messages. Brokers take turns,
+and medians are printed. `bar` compares with Mosquitto (MQTT) or RabbitMQ (AMQP): CPU per client or retained
+message, and the time of a storm.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import sys
 import tempfile
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -23,11 +27,16 @@ from typing import Final, Literal
 from bench.connections.logins import AMQP_LOGIN, Script, come_and_go, mqtt_login
 from bench.connections.places import Place, allow_open_files, started
 from bench.cpu import cpu_seconds, wait_until_idle
+from bench.load import read_exactly
+from bench.load_mqtt import PUBACK_BYTES, open_session, retained_packets
 from tests.support.brokers import BrokerMissing
 
 __all__ = ["ROWS", "Churn", "Row", "measure"]
 
 _AT_ONCE: Final = 8
+_UNANSWERED: Final = 1000
+_RETAINED_BYTES: Final = 100
+_runs: Final = itertools.count()
 _PEERS: Final = {"mqtt": "mosquitto", "amqp": "rabbitmq"}
 
 
@@ -38,7 +47,7 @@ class Row:
     name: str
     protocol: Literal["mqtt", "amqp"] = "mqtt"
     layer: Literal["tcp", "tls"] = "tcp"
-    kind: Literal["login", "takeover", "return", "storm"] = "login"
+    kind: Literal["login", "takeover", "return", "storm", "retain"] = "login"
     bar: float = 1.0
     """CPU per client, at most, as a part of the peer's; of a storm, the time."""
 
@@ -55,6 +64,7 @@ ROWS: Final = (
     Row("mqtt_logins_tls", layer="tls"),
     Row("mqtt_takeovers", kind="takeover", bar=1.5),
     Row("mqtt_persistent_returns", kind="return", bar=1.5),
+    Row("mqtt_retained", kind="retain", bar=1.5),
     Row("amqp_logins", protocol="amqp"),
     Row("amqp_logins_tls", protocol="amqp", layer="tls"),
     Row("mqtt_storm", kind="storm"),
@@ -75,8 +85,29 @@ class Churn:
     """Clients without a login."""
 
 
+def _retain(place: Place, count: int) -> Churn:
+    """`count` messages, `_UNANSWERED` at a time; the CPU counts until the broker has stored the last one."""
+    wait_until_idle(place.pid, 5.0)
+    slowest_s = 0.0
+    with closing(open_session(place.port("mqtt"), "retains")) as publisher:
+        cpu_s, began = cpu_seconds(place.pid), time.perf_counter()
+        begin = next(_runs) * count  # other topics than in the last run
+        for first in range(begin, begin + count, _UNANSWERED):
+            some = range(first, min(first + _UNANSWERED, begin + count))
+            packets, sent = retained_packets(some, b"x" * _RETAINED_BYTES), time.perf_counter()
+            publisher.sendall(packets)
+            read_exactly(publisher, PUBACK_BYTES * len(some))
+            slowest_s = max(slowest_s, time.perf_counter() - sent)
+        per_s = count / (time.perf_counter() - began)
+        wait_until_idle(place.pid, 5.0)
+        cpu_us = (cpu_seconds(place.pid) - cpu_s) * 1e6 / count
+    return Churn(cpu_us, per_s, slowest_s, 0)
+
+
 def measure(row: Row, place: Place, count: int) -> Churn:
     """One run of `count` clients; the CPU counts until the broker has put the last one away."""
+    if row.kind == "retain":
+        return _retain(place, 100 * count)
     port, tls, script = place.port(row.protocol, row.layer), row.layer == "tls", row.script()
     if row.kind == "return":
         come_and_go(script, port, count, window=_AT_ONCE, tls=tls)

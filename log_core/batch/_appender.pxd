@@ -59,5 +59,6 @@ cdef class Appender:                  # the open batch of this tick
     cdef int set_delay(self, int64_t due, uint64_t place) except -1
     cdef int close_batch(self) except -1
     cdef int64_t now(self) except -1
+    cpdef uint64_t append_state(self, bytes key, bytes value, bint tombstone=*) except 0
     cpdef list take_closed(self)
     cpdef list take_dirty(self)

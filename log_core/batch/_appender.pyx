@@ -358,7 +358,7 @@ cdef class Appender:
                         <uint32_t>len(body), flags, 0, ENC_NONE, 0, 0)
         return self.next_lsn - 1
 
-    def append_state(self, bytes key, bytes value, bint tombstone=False):
+    cpdef uint64_t append_state(self, bytes key, bytes value, bint tombstone=False) except 0:
         cdef RecordHeader* record
         cdef uint64_t lsn
         if len(key) > 0xffff:

@@ -14,12 +14,12 @@ A change as a record: key block = | table name length u8 | table name | key |, b
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import ItemsView, KeysView, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from penstock.log_core.state._rows import TableRows, split_key
 from penstock.log_core.state.spill import Spill, SpilledRows
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ FEED_TABLE: Final = "feed"
 KEEPS_TABLE: Final = "feed_keeps"
 SPILL_FROM: Final = 32 << 20
 """Bytes of values that a table keeps in memory before further ones are spilled."""
-_SPILL_LEAST: Final = 48
-"""A value of so many bytes costs no more than its locator."""
-_KEY_MAX: Final = 0xFFFF
 
 logger: Final = logging.getLogger("penstock.log")
 
@@ -50,113 +47,47 @@ def feed_of_key(key: bytes) -> int:
 
 def join_key(table: str, key: bytes) -> bytes:
     """The key block of a state record."""
-    return _key_head(table) + key
-
-
-@functools.cache  # there are few tables
-def _key_head(table: str) -> bytes:
     name = table.encode()
-    return bytes((len(name),)) + name
+    return bytes((len(name),)) + name + key
 
 
-def split_key(block: bytes) -> tuple[str, bytes]:
-    """`join_key` undone: (table, key). Raises ValueError when `block` is no such key block."""
-    if not block or len(block) < 1 + block[0]:
-        raise ValueError("a state key shorter than its table name")
-    return block[1 : 1 + block[0]].decode(), block[1 + block[0] :]
-
-
-class Tables:
+class Tables(TableRows):
     """Named tables of bytes to bytes; reads see every change at once, durable or not."""
 
     def __init__(self, appender: Appender, folder: Path | None = None) -> None:
         """`folder` is where large tables spill; None = they stay in memory."""
-        self._appender = appender
+        super().__init__(appender, spills=folder is not None, spill_from=SPILL_FROM)
         self._folder = folder
-        self._tables: dict[str, dict[bytes, bytes | int]] = {}
-        """Values, or locators of values that are spilled."""
-        self._weights: dict[str, int] = {}
-        """Bytes of the values that each table has in memory."""
-        self._spill: Spill | None = None
         self._pins = 0
 
-    def put(self, table: str, key: bytes, value: bytes) -> int:
-        """Set a row. Returns the LSN of the change; wait for it with `Log.when_synced`.
-
-        Table name and key may have 65534 bytes together. Puts between `with log.unit()` are one atomic unit.
-        """
-        lsn = self._appender.append_state(join_key(table, key), value)
-        # A copy of its own size: what some encoders (orjson) return keeps a buffer of 4 KiB behind it.
-        self._set(table, key, bytes(memoryview(value)))
-        return lsn
-
-    def _set(self, table: str, key: bytes, value: bytes) -> None:
-        rows = self._tables.setdefault(table, {})
-        weight = self._weights.get(table, 0)
-        before = rows.get(key)
-        if before is not None:
-            weight -= self._let_go(before)
-        place: bytes | int = value
-        if weight > SPILL_FROM and len(value) > _SPILL_LEAST and self._folder is not None:
-            try:
-                if self._spill is None:
-                    self._spill = Spill(self._folder)
-                place = self._spill.put(value)
-            except OSError as error:
-                # A full disk: memory has to do, and publishers are stopped for the disk anyway.
-                logger.warning("a row stays in memory: %s", error)
-        rows[key] = place
-        self._weights[table] = weight + (len(place) if isinstance(place, bytes) else 0)
-
-    def _let_go(self, place: bytes | int) -> int:
-        """A value is replaced or deleted: the bytes of memory it had."""
-        if isinstance(place, int):
-            assert self._spill is not None
-            self._spill.drop(place)
-            return 0
-        return len(place)
-
-    def delete(self, table: str, key: bytes) -> int:
-        """Remove a row; returns the LSN of the change, or 0 (nothing logged) when there was none."""
-        rows = self._tables.get(table)
-        if rows is None or key not in rows:
-            return 0
-        lsn = self._appender.append_state(join_key(table, key), b"", tombstone=True)
-        self._weights[table] -= self._let_go(rows.pop(key))
-        return lsn
-
-    def get(self, table: str, key: bytes) -> bytes | None:
-        """The row's value, or None."""
-        rows = self._tables.get(table)
-        place = None if rows is None else rows.get(key)
-        if isinstance(place, int):
-            assert self._spill is not None
-            return self._spill.get(place)
-        return place
+    def _spilled(self, value: bytes) -> bytes | int:
+        assert self._folder is not None
+        try:
+            if self._spill is None:
+                self._spill = Spill(self._folder)
+            return self._spill.put(value)
+        except OSError as error:
+            # A full disk: memory has to do, and publishers are stopped for the disk anyway.
+            logger.warning("a row stays in memory: %s", error)
+            return value
 
     def items(self, table: str) -> ItemsView[bytes, bytes]:
         """All rows of a table, in no order; a live view, so not to be walked while it is changed."""
-        return _items(self._tables.get(table, {}), self._spill)
+        return _items(self._rows(table), self._spill)
 
     def keys(self, table: str) -> KeysView[bytes]:
         """All keys of a table; a live view."""
-        return self._tables.get(table, {}).keys()
+        return self._rows(table).keys()
+
+    def _rows(self, table: str) -> dict[bytes, bytes | int]:
+        found = self._tables.get(table)
+        return {} if found is None else found.rows
 
     # Recovery and checkpoints
-
-    def apply(self, block: bytes, value: bytes | None) -> tuple[str, bytes]:
-        """Repeat a change read from the log (`value` None = deletion); its table and key."""
-        table, key = split_key(block)
-        if value is not None:
-            self._set(table, key, value)
-        elif (rows := self._tables.get(table)) and (place := rows.pop(key, None)) is not None:
-            self._weights[table] -= self._let_go(place)
-        return table, key
 
     def clear(self) -> None:
         """Forget everything."""
         self._tables.clear()
-        self._weights.clear()
         self.close()
 
     def snapshot(self) -> dict[str, ItemsView[bytes, bytes]]:
@@ -164,7 +95,9 @@ class Tables:
         if self._spill is not None:
             self._spill.pin()
             self._pins += 1
-        return {table: _items(rows.copy(), self._spill) for table, rows in self._tables.items() if rows}
+        return {
+            name: _items(table.rows.copy(), self._spill) for name, table in self._tables.items() if table.rows
+        }
 
     def release(self) -> None:
         """The result of `snapshot` is not needed any more."""

@@ -20,8 +20,9 @@ from struct import Struct
 from typing import Final
 
 from penstock.lazy_dataclass import dataclass
+from penstock.router.messages._retained import Level, RetainedLevels
 from penstock.router.names import text, wire
-from penstock.router.rows import Tables, digest_of, row_part
+from penstock.router.rows import Tables
 
 __all__ = ["Retained", "RetainedMessage"]
 
@@ -48,46 +49,11 @@ class RetainedMessage:
     """When it expires, ms since the epoch; 0 = never."""
 
 
-_LEAF: Final[dict[bytes, _Level]] = {}
-"""The children of all levels that have none: most levels are the last one of a topic."""
-
-
-class _Level:
-    """One level of topics. `row` is the key of the message of exactly this topic, empty: there is none; `set`
-    how many walks had begun when it was set (one object for all that were set between two walks)."""
-
-    __slots__ = ("children", "row", "set")
-
-    def __init__(self) -> None:
-        self.children = _LEAF
-        self.row = b""
-        self.set = 0
-
-    def child(self, word: bytes) -> _Level:
-        """A new level below, with this word."""
-        if self.children is _LEAF:
-            self.children = {}
-        found = self.children[word] = _Level()
-        return found
-
-    def remove(self, word: bytes) -> None:
-        """The level below is not needed any more."""
-        del self.children[word]
-        if not self.children:
-            self.children = _LEAF
-
-
-class Retained:
+class Retained(RetainedLevels):
     """See the module."""
 
     def __init__(self, vhost: str, tables: Tables) -> None:
-        self._vhost = vhost
-        self._wire = wire(vhost)
-        self._row_head = row_part(self._wire)
-        self._tables = tables
-        self._root = _Level()
-        self._count = 0
-        self._begun = 0
+        super().__init__(wire(vhost), tables)
 
     def __len__(self) -> int:
         """How many topics have one, expired ones that nobody asked for included."""
@@ -110,27 +76,6 @@ class Retained:
             message.stored_ms,
             message.expires_ms,
         )
-
-    def keep(
-        self,
-        topic: bytes,
-        enc: int,
-        props: bytes,
-        body: bytes,
-        flags: int,
-        priority: int,
-        stored_ms: int,
-        expires_ms: int,
-    ) -> int:
-        """As `set`, of the fields of a message: a client may publish very many."""
-        if not topic:
-            raise ValueError("a topic has at least one character")
-        if not body:
-            return self.delete(topic)
-        vhost = self._wire
-        sizes = len(vhost), len(topic), len(props)
-        head = _HEAD.pack(_VERSION, enc, flags, priority, stored_ms, expires_ms, *sizes)
-        return self._tables.put(_TABLE, self._insert(topic), b"".join((head, vhost, topic, props, body)))
 
     def delete(self, topic: bytes) -> int:
         """Keep nothing for this topic; the LSN to wait for, 0 when nothing was kept."""
@@ -183,7 +128,7 @@ class Retained:
         """The topics that a filter matches, one at a time, as of `match`; expired ones too."""
         return (path[1:] for path, _ in self._levels(wire(topic_filter).split(b"/")))
 
-    def _levels(self, words: list[bytes]) -> Iterator[tuple[bytes, _Level]]:
+    def _levels(self, words: list[bytes]) -> Iterator[tuple[bytes, Level]]:
         """Those that match and have a message, depth first, each with its topic behind a slash."""
         ahead = [self._below(b"", self._root, words, 0)]
         while ahead:
@@ -202,8 +147,8 @@ class Retained:
                 ahead.append(self._below(path, level, words, at))
 
     def _below(
-        self, path: bytes, level: _Level, words: list[bytes], at: int
-    ) -> tuple[bytes, _Level, int, Iterator[bytes]]:
+        self, path: bytes, level: Level, words: list[bytes], at: int
+    ) -> tuple[bytes, Level, int, Iterator[bytes]]:
         """The children of a level that `words[at]` leads to: their names, and the place in `words` behind it.
 
         Names are taken now, 8 bytes each, as children may come and go while they are walked.
@@ -227,23 +172,12 @@ class Retained:
             return None
         return message
 
-    def _insert(self, topic: bytes, row: bytes = b"") -> bytes:
-        level = self._root
-        for word in topic.split(b"/"):
-            level = level.children.get(word) or level.child(word)
-        level.set = self._begun
-        if not level.row:
-            # The same object as the table's key, not a copy of it.
-            level.row = row or digest_of(self._row_head + row_part(topic))
-            self._count += 1
-        return level.row
-
     def clear(self) -> int:
         """Delete all, with the vhost; the LSN to wait for."""
         lsn = 0
         for _, level in list(self._levels([b"#"])):
             lsn = max(lsn, self._tables.delete(_TABLE, level.row))
-        self._root = _Level()
+        self._root = Level()
         self._count = 0
         return lsn
 

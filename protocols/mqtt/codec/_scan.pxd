@@ -62,6 +62,7 @@ cdef class Scanner(QuickReader):
     cdef uint64_t mask, head, tail, stamp_from
 
     cdef bint is_quiet(self) noexcept
+    cpdef raise_last(self, uint64_t lsn)
     cpdef uint64_t release(self, uint64_t written, uint64_t synced, OutBuffer out) except? 0xFFFFFFFFFFFFFFFF
     cdef int run(self, const uint8_t* p, Py_ssize_t at, Py_ssize_t end) except -1
     cdef int refuse(self, int fault, str complaint)

@@ -448,7 +448,7 @@ cdef class Scanner(QuickReader):
         for packet_id in packet_ids:
             self.push(PUBREL, packet_id, 0, _SYNCED if self.persistent else _NOW, LATER if self.persistent else 0)
 
-    def raise_last(self, uint64_t lsn):
+    cpdef raise_last(self, uint64_t lsn):
         """The last answer waits for this position, synced."""
         cdef Answer* answer
         if self.qos and self.tail > self.head:

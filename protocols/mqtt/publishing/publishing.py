@@ -16,6 +16,7 @@ from penstock.lazy_dataclass import dataclass
 from penstock.logs import fields
 from penstock.protocols.mqtt.codec import _scan, reasons
 from penstock.protocols.mqtt.codec.reason_strings import ACKNOWLEDGEMENTS
+from penstock.protocols.mqtt.publishing._retaining import store_retained
 from penstock.protocols.mqtt.publishing.delays import Delay, DelayRefused, read_delay
 from penstock.protocols.mqtt.subscriptions.filters import is_reserved
 from penstock.router.errors import AccessRefused, RoutingError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.router.authorization.identity import Identity
     from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["Published", "publish", "publish_here", "reason_of", "store_retained", "tell_refused", "ttl_of"]
+__all__ = ["Published", "publish", "publish_here", "reason_of", "tell_refused", "ttl_of"]
 
 logger: Final = logging.getLogger("penstock.mqtt")
 
@@ -185,13 +186,3 @@ def ttl_of(expiry_s: int | None) -> int:
     if expiry_s is None or expiry_s > _TTL_MAX_S:
         return 0
     return expiry_s * 1000 or 1
-
-
-def store_retained(vhost: Vhost, topic: bytes, block: bytes, payload: bytes, qos: int, ttl_ms: int) -> int:
-    """Make it the topic's retained message, or remove that for an empty payload (mqtt5:3.3.1-6).
-
-    Returns the LSN its acknowledgement waits for, or 0.
-    """
-    now_ms = vhost.broker.log.now_ms()
-    expires_ms = now_ms + ttl_ms if ttl_ms else 0
-    return vhost.retained.keep(topic, ENC_MQTT5, block, payload, _QOS_FLAGS[qos], 0, now_ms, expires_ms)

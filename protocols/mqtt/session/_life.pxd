@@ -37,6 +37,7 @@ cdef class SessionLife:
     cdef Py_ssize_t take_connect(self, bytearray data, Py_ssize_t size) except -1
     cdef Py_ssize_t connected_by(self, Connect connect, bytearray data, Py_ssize_t size, Py_ssize_t stop) except -1
     cdef bint events(self, bytearray data, Py_ssize_t size, int code) except -1
+    cdef int retain(self, Scanner scanner, bytes payload) except -1
     cdef int save(self) except -1
     cdef int after_scan(self) except -1
     cdef int wait_for(self) except -1

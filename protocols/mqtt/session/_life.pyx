@@ -15,12 +15,13 @@ from penstock.protocols.mqtt.clients._client cimport ClientFields, PacketIds
 from penstock.protocols.mqtt.clients._registry cimport Registry
 from penstock.protocols.mqtt.codec import packets, reasons
 from penstock.protocols.mqtt.codec._connect cimport Connect, ordinary
-from penstock.protocols.mqtt.codec._scan cimport _FAULT, _MORE, _PACKET, _UNIT, Scanner
+from penstock.protocols.mqtt.codec._scan cimport _FAULT, _MORE, _PACKET, _RETAIN, _UNIT, Scanner
 from penstock.protocols.mqtt.codec.properties import NO_PROPERTIES
 from penstock.protocols.mqtt.codec.reason_strings import refusal
 from penstock.protocols.mqtt.codec.reasons import ConnectRefused, MqttError
 from penstock.protocols.mqtt.delivery.delivery import Delivery
 from penstock.protocols.mqtt.options import TOPIC_LEVELS_MAX
+from penstock.protocols.mqtt.publishing._retaining cimport store_retained
 from penstock.protocols.mqtt.session._connecting cimport Accepted, accept, vhost_of, wanted_login
 from penstock.protocols.mqtt.session._replies cimport Replies
 from penstock.protocols.mqtt.session.state import State
@@ -140,13 +141,23 @@ cdef class SessionLife:
                     PyByteArray_AS_STRING(data) + scanner.start, scanner.stop - scanner.start)
                 if code == _PACKET:
                     self._on_packet(scanner.kind, scanner.flags, part)
+                elif code == _RETAIN:
+                    self.retain(scanner, part)
                 else:
-                    self._on_publish(scanner, code, part)
+                    self._on_publish(scanner, part)
             except MqttError as error:
                 self._fail(error)
             if self.state is IS_CLOSED or self._undecided is not None:
                 return True
             code = scan(scanner, data, scanner.at, size)
+
+    cdef int retain(self, Scanner scanner, bytes payload) except -1:
+        """Keep a message that is in the log already as its topic's retained one."""
+        cdef uint64_t lsn = store_retained(
+            self.client.vhost, scanner.topic, scanner.block, payload, scanner.qos, scanner.ttl_ms)
+        if lsn:
+            scanner.raise_last(lsn)
+        return 0
 
     @property
     def quick(self):

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.mqtt.clients.client import Client
-from penstock.protocols.mqtt.codec import _scan, packets, reasons
+from penstock.protocols.mqtt.codec import packets, reasons
 from penstock.protocols.mqtt.codec._scan import Scanner
 from penstock.protocols.mqtt.codec.reason_strings import ReasonStrings
 from penstock.protocols.mqtt.codec.reasons import MqttError, Violation
 from penstock.protocols.mqtt.delivery.delivery import Delivery
 from penstock.protocols.mqtt.delivery.subscribing import subscribe, unsubscribe
-from penstock.protocols.mqtt.publishing.publishing import publish_here, store_retained, tell_refused
+from penstock.protocols.mqtt.publishing.publishing import publish_here, tell_refused
 from penstock.protocols.mqtt.session.authenticating import Authentication
 from penstock.protocols.mqtt.session.opening import Opening
 from penstock.router.errors import AuthenticationRefused
@@ -119,16 +119,8 @@ class Serving(Opening):
             self.will = None  # with any other reason it is published (mqtt5:3.1.2-8, mqtt5:3.14.4-3)
         self._end("the client disconnected")
 
-    def _on_publish(self, scanner: Scanner, code: int, payload: bytes) -> None:
-        """A PUBLISH that the kernel left to us: retained, or one that cannot go the fast path."""
-        assert self.client is not None
-        if code == _scan.RETAIN:
-            lsn = store_retained(
-                self.client.vhost, scanner.topic, scanner.block, payload, scanner.qos, scanner.ttl_ms
-            )
-            if lsn:
-                scanner.raise_last(lsn)
-            return
+    def _on_publish(self, scanner: Scanner, payload: bytes) -> None:
+        """A PUBLISH that cannot go the fast path."""
         self._decide("write", [scanner.topic.decode()], lambda: self._publish_here(scanner, payload))
 
     def _publish_here(self, scanner: Scanner, payload: bytes) -> None:

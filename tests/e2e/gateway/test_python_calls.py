@@ -17,6 +17,8 @@ from bench.amqp10 import Frames, Peer
 from bench.connections.drive import opened
 from bench.connections.logins import AMQP_LOGIN, Script, come_and_go, mqtt_login
 from bench.connections.rows import ROWS, Row
+from bench.load import read_exactly
+from bench.load_mqtt import PUBACK_BYTES, open_session, retained_packets
 from penstock.protocols.amqp10.codec.frames import encode_frame
 from penstock.protocols.amqp10.codec.performatives import Accepted, Disposition, Flow, Source, Target
 from tests.support.brokers import Gateway
@@ -131,6 +133,22 @@ def test_few_python_functions_run_per_login(login: Login, gateway: Counted) -> N
     assert came.answered == CLIENTS
     calls = sum(found.values()) / CLIENTS
     assert calls < login.most, f"{calls} calls for a login: {found}"
+
+
+def test_no_python_function_runs_per_retained_message(gateway: Counted) -> None:
+    """One client publishes by QoS 1; each message is kept for a topic of its own.
+
+    Reads, waits for the disk and stretches of the file have calls.
+    """
+    count = 1000
+    with contextlib.closing(open_session(gateway.mqtt_port, "retains")) as publisher:
+        for number, first in enumerate(range(0, MESSAGES + count, count)):
+            if number == 1:
+                gateway.begin()
+            publisher.sendall(retained_packets(range(first, first + count), b"x" * 100))
+            read_exactly(publisher, PUBACK_BYTES * count)
+        found = gateway.end()
+    assert sum(found.values()) < 10 * MOST, f"{sum(found.values())} calls for {MESSAGES} messages: {found}"
 
 
 class Pair:

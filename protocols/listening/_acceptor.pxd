@@ -13,6 +13,8 @@ cdef class Acceptor:
     cdef public Py_ssize_t _max
     cdef public bint _is_open
     cdef object lost, known         # its methods, bound once
+    cdef list fresh                 # those that `take_some` has begun with; None: it does not run
 
+    cdef int read_fresh(self, list fresh) except -1
     cdef object made(self, str host, int port, bint foreign)
     cdef int begin(self, int fd, str host, int port, bint proxied) except -1

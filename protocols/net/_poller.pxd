@@ -29,3 +29,6 @@ cdef class Poller(Gathering):
     cdef int finish_soon(self, Watched who, int fd, exc) except -1
     cdef int shut_soon(self) except -1
     cdef int look(self, void* events) except -1
+    cdef int begin_round(self, bint alone) except -1
+    cdef int end_round(self) except -1
+    cdef int read_new(self, list sockets) except -1

@@ -209,8 +209,7 @@ cdef class Poller(Gathering):
             for who in self.direct:
                 who.join_others()
             self.direct = []
-        self.begin(n == 1)
-        self.in_round = True
+        self.begin_round(n == 1)
         try:
             for i in range(n):
                 # One that was lost in this round is watched no more.
@@ -219,9 +218,31 @@ cdef class Poller(Gathering):
                     found = events[i].events
                     who.on_events(found & ~<uint32_t>EPOLLOUT != 0, found & (EPOLLOUT | EPOLLERR | EPOLLHUP) != 0)
         finally:
-            try:
-                self.end()
-            finally:
-                self.in_round = False
-                if self.ended:
-                    self._finish_ended()
+            self.end_round()
+
+    cdef int begin_round(self, bint alone) except -1:
+        self.begin(alone)
+        self.in_round = True
+        return 0
+
+    cdef int end_round(self) except -1:
+        try:
+            self.end()
+        finally:
+            self.in_round = False
+            if self.ended:
+                self._finish_ended()
+        return 0
+
+    cdef int read_new(self, list sockets) except -1:
+        """A round of these, of which the loop knows nothing yet: what their peers have said may be there already."""
+        cdef Watched who
+        self.rounds += 1
+        self.reads += <unsigned long long>len(sockets)
+        self.begin_round(len(sockets) == 1)
+        try:
+            for who in sockets:
+                who.on_events(True, False)
+        finally:
+            self.end_round()
+        return 0

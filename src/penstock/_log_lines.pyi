@@ -25,7 +25,7 @@ def common(values: dict[str, object]) -> None:
     """Attach these to every line."""
 
 def gather(later: Callable[[Callable[[], None]], object] | None) -> None:
-    """Gather the lines of this thread; `later` is the loop's `call_soon`. None: write each at once."""
+    """Gather the lines of this thread; `later` calls a function soon. None: write each at once."""
 
 def gathered_lines() -> list[str]:
     """Those that are not written yet; they count as written now."""

@@ -30,7 +30,7 @@ cdef object OTHER = None            # the text of a value that has to be looked 
 cdef Py_ssize_t SHORT = 0
 cdef dict COMMON = {}
 cdef list GATHERED = []
-cdef object LATER = None            # the loop's `call_soon`, of the thread below
+cdef object LATER = None            # calls a function of the loop soon, of the thread below
 cdef object GATHERER = 0
 
 

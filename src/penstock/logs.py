@@ -60,7 +60,7 @@ def _recorded(logger: logging.Logger, message: str, values: dict[str, object]) -
 def gathered(later: Callable[[Callable[[], None]], object]) -> Iterator[None]:
     """Write the lines of events of this thread together, many connections' at once.
 
-    `later` is the loop's `call_soon`. Any other line is written behind those that were there before it.
+    `later` calls a function soon. Any other line is written behind those that were there before it.
     """
     _log_lines.gather(later)
     try:

@@ -92,6 +92,8 @@ logger = logging.getLogger("penstock.server")
 _FAILED_S: Final = 1.0
 """A gateway whose log has failed ends within this time, with status 1."""
 _FAILED_DRAIN_S: Final = 0.1
+_LINES_WITHIN_S: Final = 0.005
+"""Lines of events wait so long for others, so that clients which come one by one share a write."""
 _HANDOVER_DRAIN_S: Final = 0.2
 """An owner waits no longer for clients that do not take their leave: nobody serves until it has ended."""
 
@@ -413,7 +415,7 @@ async def running(
         if telemetry is not None:
             telemetry.serve()
         times.ended("listeners")
-        with logs.gathered(loop.call_soon):
+        with logs.gathered(partial(loop.call_later, _LINES_WITHIN_S)):
             yield Parts(tick, front_ends, broker, shared.admission, memory)
     finally:
         drain_s = config.server.drain_timeout_s

@@ -15,7 +15,7 @@ import pytest
 
 from bench.amqp10 import Frames, Peer
 from bench.connections.drive import opened
-from bench.connections.logins import AMQP_LOGIN, Script, come_and_go, mqtt_login
+from bench.connections.logins import AMQP_LOGIN, Came, Script, come_and_go, mqtt_login
 from bench.connections.rows import ROWS, Row
 from bench.load import read_exactly
 from bench.load_mqtt import PUBACK_BYTES, open_session, retained_packets
@@ -37,10 +37,18 @@ class Login(NamedTuple):
     name: str
     script: Script
     most: int
+    takes_over: bool = False
+    """Each takes the session of the one before it, one at a time."""
+
+    def come_and_go(self, port: int) -> Came:
+        return come_and_go(
+            self.script, port, CLIENTS, window=1 if self.takes_over else 8, overlap=self.takes_over
+        )
 
 
 LOGINS = (
-    Login("mqtt", mqtt_login(), 15),
+    Login("mqtt", mqtt_login(), 13),
+    Login("mqtt_takeover", mqtt_login(same=True, leaves=False), 14, takes_over=True),
     Login("mqtt5_password", mqtt_login(version=5, user="guest", password="guest"), 31),
     Login("mqtt_return", mqtt_login(clean=False), 16),
     Login("amqp", AMQP_LOGIN, 228),
@@ -126,9 +134,9 @@ def test_no_python_function_runs_per_message(row: Row, gateway: Counted) -> None
 def test_few_python_functions_run_per_login(login: Login, gateway: Counted) -> None:
     """A client that connects, logs in and leaves, eight at a time; it had logged in before."""
     port = gateway.ports[login.script.protocol]
-    come_and_go(login.script, port, CLIENTS, window=8)
+    login.come_and_go(port)
     gateway.begin()
-    came = come_and_go(login.script, port, CLIENTS, window=8)
+    came = login.come_and_go(port)
     found = gateway.end()
     assert came.answered == CLIENTS
     calls = sum(found.values()) / CLIENTS

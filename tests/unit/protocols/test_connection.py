@@ -39,6 +39,16 @@ async def test_packets_cut_anywhere_arrive_whole_and_in_order() -> None:
         assert stack.made[0].packets == [b"login"] + [bytes([i]) * i for i in range(40)]
 
 
+async def test_the_words_that_a_client_said_before_it_was_accepted_are_read_with_it() -> None:
+    async with Stack() as stack:
+        with socket.create_connection(("127.0.0.1", stack.listener.port)) as client:
+            client.sendall(packet(b"login"))
+            stack.listener._accept()
+            assert [echo.packets for echo in stack.made] == [[b"login"]]
+            client.setblocking(False)
+            assert client.recv(100) == (9).to_bytes(4, "big")
+
+
 async def test_two_connections_share_the_arena_without_mixing() -> None:
     async with Stack() as stack:
         clients = [await stack.client() for _ in range(2)]

@@ -139,7 +139,7 @@ def serve(
     front_end.before_drain.append(questions.drain)
     noting = Noting(broker, webhooks, registry)
     data.routes.around = noting.around
-    plane = DataPlane(data, broker, messages, webhooks, questions)
+    plane = DataPlane(data, broker, messages, webhooks, questions, registry)
     plane.add(data)
     front_end.serve("http", data, options.http, options.http_tls, shared.tls)
     managed = options.management is not None or options.management_tls is not None

@@ -33,6 +33,7 @@ from penstock.protocols.listening._acceptor import TAKEN_PER_TURN, Acceptor
 from penstock.protocols.listening.proxy import ProxyError, read_header
 from penstock.protocols.listening.tcp import do_not_pace
 from penstock.protocols.listening.websocket_rules import WebSocketRules
+from penstock.protocols.net._life import is_here
 from penstock.protocols.net._socket import SocketTransport, accept
 from penstock.protocols.net.admitting._login_timeout import LATE_S
 from penstock.protocols.net.admitting.admission import MAX_CONNECTIONS
@@ -44,6 +45,7 @@ from penstock.subscriptions.fault_isolation import guarded
 
 if TYPE_CHECKING:
     from penstock.protocols.listening.websocket import WebSocketTransport
+    from penstock.router.authorization.identity import Identity
 
 __all__ = ["Listener", "listening_socket"]
 
@@ -258,6 +260,36 @@ class Listener(Acceptor):
         if record["user"] is not None:
             connection.secured(record["user"])
 
+    def bring(
+        self, given: socket.socket, host: str, port: int, server: tuple[str, int], identity: Identity
+    ) -> None:
+        """Serve a client of another front end, which has logged in there as `identity`, on a socket of this
+        process that leads to it.
+
+        Args:
+            given: Non-blocking; owned from now on. It is closed when there is no room for it.
+            host: The client's address, with its `port`.
+            server: The address at which it is connected.
+
+        """
+        if self._socket is None:
+            given.close()
+            return
+        if self._max and len(self.connections) >= self._max:
+            self.refuse(given.detach(), MAX_CONNECTIONS)
+            return
+        counts = not is_here(host)
+        why = self._admission.enter(host) if counts else None
+        if why is not None:
+            self.refuse(given.detach(), why)
+            return
+        # Rules about loopback were those of its login.
+        connection = self.meet(host, port, foreign=True)
+        connection.admitted = counts
+        connection.vouched = identity
+        SocketTransport(self._loop, given, connection)
+        connection.server_address = server
+
     def refuse(self, accepted: int, option: str) -> None:
         os.close(accepted)
         self.refused[option] += 1
@@ -273,6 +305,11 @@ class Listener(Acceptor):
     def _accept_again(self) -> None:
         if self._socket is not None:
             self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether its clients speak TLS."""
+        return self._tls is not None
 
     @property
     def accepting(self) -> bool:

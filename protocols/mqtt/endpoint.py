@@ -127,6 +127,10 @@ class MqttConnection(MqttLife, Connection):
             self._login = self.begin(self._admit(self._amqtt, user_name, password))
             return
         users = self._clients.broker.users
+        if self.vouched is not None and user_name == self.vouched.username and not password:
+            users.let_in("mqtt")
+            self._let_in(self.vouched)
+            return
         loopback = self.local
         if user_name is None and self._options.cert_login and self.certificate_user is not None:
             try:

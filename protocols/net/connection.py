@@ -41,7 +41,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.log_core.errors import LogFailed
 from penstock.logs import fields
@@ -51,6 +51,9 @@ from penstock.protocols.net._stream import ARENA
 from penstock.protocols.net.connection_info import ConnectionInfo, Totals
 from penstock.protocols.net.relay import Relay
 from penstock.subscriptions.cursor import _events as events
+
+if TYPE_CHECKING:
+    from penstock.router.authorization.identity import Identity
 
 __all__ = ["ARENA", "Connection"]
 
@@ -69,6 +72,8 @@ class Connection(Life, asyncio.BufferedProtocol):
 
     certificate_user: str | None = None
     """Whom a verified client certificate names."""
+    vouched: Identity | None = None
+    """Who logged in by another front end before, and need not do it again."""
     internal = False
     """The peer is another worker, on behalf of its clients."""
     _waiting = 0

@@ -169,6 +169,32 @@ class Delayed:
 
         self._delays.find(due_ms, lsn, found)
 
+    def publish_where(
+        self,
+        due_ms: int,
+        lsn: int,
+        is_meant: Callable[[Record], bool],
+        told: Callable[[bool | None], object],
+    ) -> None:
+        """Publish a message that waits, as if it were due, if it is one of those that are meant; `told` as of
+        `cancel_published`."""
+
+        def found(record: Record | None, answered: bool) -> None:
+            if not answered:
+                told(None)
+            else:
+                told(record is not None and is_meant(record) and self._publish_early(due_ms, lsn, record))
+
+        self._delays.find(due_ms, lsn, found)
+
+    def _publish_early(self, due_ms: int, lsn: int, record: Record) -> bool:
+        """One atomic unit: after a crash it waits, or has come, and never both."""
+        with self._log.unit():
+            if not self.cancel(due_ms, lsn):
+                return False
+            self._publish(record)
+        return True
+
     def cancel(self, due_ms: int, lsn: int) -> bool:
         """Have a message that was scheduled never come; False when it does not wait any more. Nobody's rights
         are asked."""

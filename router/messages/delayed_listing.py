@@ -1,4 +1,4 @@
-"""Delayed messages of one vhost, to be looked at and cancelled one by one.
+"""Delayed messages of one vhost, to be looked at, cancelled and published early one by one.
 
 They wait with those of all vhosts in the order of their times. So a look reads a bounded number of messages,
 whichever vhost they are of, and says where the next one begins.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.router.broker import Broker
     from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["LOOKED_AT", "DelayedMessage", "Looked", "cancel_one", "look", "may_cancel"]
+__all__ = ["LOOKED_AT", "DelayedMessage", "Looked", "cancel_one", "look", "may_cancel", "publish_one"]
 
 LOOKED_AT: Final = 500
 """Messages of all vhosts that a look reads at most."""
@@ -87,6 +87,18 @@ def cancel_one(
     answer.
     """
     broker.delayed.cancel_where(due_ms, place, partial(may_cancel, vhost, identity), told)
+
+
+def publish_one(
+    broker: Broker,
+    vhost: Vhost,
+    identity: Identity,
+    due_ms: int,
+    place: int,
+    told: Callable[[bool | None], object],
+) -> None:
+    """Publish a delayed message of the vhost now; `told` as of `cancel_one`."""
+    broker.delayed.publish_where(due_ms, place, partial(may_cancel, vhost, identity), told)
 
 
 def may_cancel(vhost: Vhost, identity: Identity, record: Record) -> bool:

@@ -16,5 +16,5 @@ def http_routes() -> list[tuple[str, str]]:
     api, app = MagicMock(), MagicMock()
     api.app.routes, app.routes = Routes(), Routes()
     add_management(api)
-    DataPlane(app, *(MagicMock() for _ in range(4))).add(app)
+    DataPlane(app, *(MagicMock() for _ in range(5))).add(app)
     return sorted({*api.app.routes.paths(), *app.routes.paths()})

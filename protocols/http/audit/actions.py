@@ -111,6 +111,7 @@ NOT_NOTED: Final = frozenset(
         ("POST", "/v1/vhosts/{}/exchanges/{}/messages"),
         ("DELETE", "/v1/vhosts/{}/exchanges/{}/delayed/{}"),
         ("DELETE", "/v1/vhosts/{}/delayed/{}"),
+        ("POST", "/v1/vhosts/{}/delayed/{}/send"),
         ("POST", "/v1/vhosts/{}/mqtt/messages"),
         ("POST", "/v1/vhosts/{}/producers"),
         ("POST", "/v1/vhosts/{}/streams/{}/messages"),

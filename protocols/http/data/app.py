@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.live.events import Events
+from penstock.protocols.http.data.live.mqtt_sockets import MqttSockets
 from penstock.protocols.http.data.live.sockets import Sockets
 from penstock.protocols.http.data.live.sse import TailHandlers
 from penstock.protocols.http.data.live.tail import Tails
@@ -38,6 +39,7 @@ from penstock.protocols.http.webhooks.handlers import WebhookHandlers
 from penstock.protocols.http.webhooks.service import Webhooks
 
 if TYPE_CHECKING:
+    from penstock.protocols.listening.registry import Registry
     from penstock.router.broker import Broker
 
 __all__ = ["DataPlane"]
@@ -53,6 +55,7 @@ class DataPlane:
         messages: Messages,
         webhooks: Webhooks,
         questions: Questions,
+        registry: Registry,
     ) -> None:
         access = self.access = Access(app, broker, messages)
         idempotency = Idempotency(broker)
@@ -76,6 +79,7 @@ class DataPlane:
         tails, events = Tails(broker), Events(broker, webhooks)
         self.tails = TailHandlers(access, tails, self.reader, events)
         self.sockets = Sockets(access, self.publisher, tails, self.reader, events)
+        self.mqtt = MqttSockets(access, registry)
         self.streams = StreamHandlers(access)
         self.queues = QueueHandlers(access)
         self.tokens = TokenHandlers(access)
@@ -91,10 +95,13 @@ class DataPlane:
         app.routes.add("POST", f"{vhost}/mqtt/messages", self.topics.publish, quick=True)
         app.routes.add("DELETE", f"{exchange}/delayed/{{delayed}}", self.delayed.cancel)
         app.routes.add("GET", f"{vhost}/delayed", self.delayed.index)
+        app.routes.add("GET", f"{vhost}/delayed-hours", self.delayed.hours)
         app.routes.add("DELETE", f"{vhost}/delayed/{{waiting}}", self.delayed.cancel_one)
+        app.routes.add("POST", f"{vhost}/delayed/{{waiting}}/send", self.delayed.send_one)
         app.routes.add("GET", f"{exchange}/tail", self.tails.exchange)
         app.routes.add("GET", f"{vhost}/tail", self.tails.of_query)
         app.routes.add("GET", f"{vhost}/ws", self.sockets.connect)
+        app.routes.add("GET", f"{vhost}/mqtt", self.mqtt.connect)
         app.routes.add("POST", f"{vhost}/log/search", self.search.search)
         app.routes.add("GET", f"{vhost}/log/messages/{{message}}", self.message.show)
         app.routes.add("GET", f"{stream}/tail", self.tails.stream)

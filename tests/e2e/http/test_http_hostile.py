@@ -75,7 +75,7 @@ def paths(folder: Path) -> list[tuple[str, str]]:
         questions = Questions(world.broker, messages, options.guard(), options.tls)
         registry = Registry()
         links = Links(world.broker, registry, max_links=9, bridges=(), receive_maximum=9, cluster="x")
-        plane = DataPlane(app, world.broker, messages, webhooks, questions)
+        plane = DataPlane(app, world.broker, messages, webhooks, questions, registry)
         api = Management(
             app,
             world.broker,

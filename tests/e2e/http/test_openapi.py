@@ -133,6 +133,7 @@ async def _routes() -> list[tuple[str, str]]:
     from penstock.protocols.http.webhooks.delivery.questions import Questions
     from penstock.protocols.http.webhooks.options import WebhookOptions
     from penstock.protocols.http.webhooks.service import Webhooks
+    from penstock.protocols.listening.registry import Registry
     from penstock.protocols.properties.translate import amqp091_from_mqtt5
     from tests.support.amqp_session import World
 
@@ -143,7 +144,7 @@ async def _routes() -> list[tuple[str, str]]:
         options = WebhookOptions()
         webhooks = Webhooks(world.broker, messages, options)
         questions = Questions(world.broker, messages, options.guard(), options.tls)
-        DataPlane(app, world.broker, messages, webhooks, questions).add(app)
+        DataPlane(app, world.broker, messages, webhooks, questions, Registry()).add(app)
         found = app.routes.paths()
         world.close()
     return found
@@ -154,7 +155,7 @@ async def _routes() -> list[tuple[str, str]]:
     sorted(
         (method.upper(), path)
         for path, item in document()["paths"].items()
-        if not path.endswith(("/tail", "/ws"))  # which do not end
+        if not path.endswith(("/tail", "/ws", "/mqtt"))  # which do not end
         for method in item
         if method != "parameters"
     ),

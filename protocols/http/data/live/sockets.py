@@ -93,6 +93,8 @@ class Sockets:
 class _Talk:
     """One conversation."""
 
+    is_binary = False
+
     def __init__(self, sockets: Sockets, request: Request, handshake: bytes) -> None:
         self.handshake = handshake
         self.session: WsSession

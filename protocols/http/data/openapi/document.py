@@ -185,6 +185,12 @@ def _paths() -> Json:
                 {101: None},
             )
         },
+        "/mqtt": {
+            "get": operation(
+                "MQTT over a WebSocket, with the login of this request; docs/reference/http.md says how.",
+                {101: None},
+            )
+        },
         **streams(
             operation("Publish into a stream.", published, body=many, kinds=events, parameters=[acks, *once]),
             operation("Read a stream.", {200: ref("Read")}, parameters=read),

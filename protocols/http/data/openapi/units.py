@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from penstock.protocols.http.data.openapi.schemas import NAME, TEXT, Json, object_, publish_to, ref, wholes
 from penstock.protocols.http.data.openapi.words import HANDLES, operation, query
-from penstock.protocols.http.data.publishing.delayed import ID_PATTERN
+from penstock.protocols.http.data.publishing.delayed import COUNTED, ID_PATTERN
 from penstock.protocols.http.data.publishing.half import NUMBERS
 from penstock.protocols.http.data.publishing.transactions import TIMEOUT_MS
 from penstock.router.messages.delayed_listing import LOOKED_AT
@@ -81,6 +81,13 @@ def units(key: Json) -> Json:
         "may_cancel": {"type": "boolean", "description": "Whether the user may cancel it."},
     }
     waiting = object_({**shown, "topic": {**TEXT, "description": "Of MQTT."}}, *shown)
+    hour = object_(
+        {
+            "at": {"type": "integer", "description": "Its beginning; milliseconds since 1970."},
+            "messages": {"type": "integer"},
+        },
+        *("at", "messages"),
+    )
     most = {"type": "integer", "minimum": 1, "maximum": LOOKED_AT, "default": 100}
     return {
         "/transactions": {
@@ -146,6 +153,15 @@ def units(key: Json) -> Json:
         },
         "/delayed/{waiting}": {
             "delete": operation("Have a message that waits for its time never come.", {204: None})
+        },
+        "/delayed/{waiting}/send": {
+            "post": operation("Have a message that waits for its time come now.", {204: None})
+        },
+        "/delayed-hours": {
+            "get": operation(
+                f"How many are due in each hour, of the first {COUNTED} of all virtual hosts.",
+                {200: object_({"hours": {"type": "array", "items": hour}, "cursor": TEXT}, "hours")},
+            )
         },
         "/half/{half}/commit": {"post": operation("Publish it.", {200: object_({"id": TEXT}, "id")})},
         "/half/{half}/rollback": {"post": operation("Forget it.", {200: object_({})})},

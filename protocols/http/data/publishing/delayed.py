@@ -2,12 +2,15 @@
 
     GET    delayed?max=100&cursor=C     those of the vhost, in the order of their times
            {"messages": [{"id": ..., "due_at": ..., ...}], "cursor": C}
+    GET    delayed-hours                how many are due in each hour, of the first `COUNTED`
+           {"hours": [{"at": MS, "messages": N}], "cursor": C}
     DELETE delayed/ID                   it never comes: 204, when that is on the disk; 404: none waits
+    POST   delayed/ID/send              it comes now: 204, when that is on the disk; 404: none waits
     DELETE exchanges/X/delayed/NAME     the same by the name that its publisher gave it
 
 A request reads at most `max` messages of all vhosts, so there may be fewer, or none, with a `cursor` to go on
-with. Only a list without it has come to its end. A user sees messages that a tail would show, and may cancel
-those that they may publish.
+with. Only a list without it has come to its end; so it is with the counts. A user sees messages that a tail
+would show, and may cancel or send those that they may publish.
 
 A name is one of an exchange: of `amq.default` for what was published to queues and streams, of the exchange
 of MQTT topics for what was published to those; and whichever protocol it came by.
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -29,7 +33,14 @@ from penstock.protocols.http.shared.rights import may_read
 from penstock.router.errors import AccessRefused, NotFound
 from penstock.router.exchanges.exchanges import MQTT_EXCHANGE
 from penstock.router.messages.delay_names import delay_name
-from penstock.router.messages.delayed_listing import LOOKED_AT, DelayedMessage, cancel_one, look, may_cancel
+from penstock.router.messages.delayed_listing import (
+    LOOKED_AT,
+    DelayedMessage,
+    cancel_one,
+    look,
+    may_cancel,
+    publish_one,
+)
 from penstock.router.names import dotted, split_key_block, text
 
 if TYPE_CHECKING:
@@ -37,13 +48,16 @@ if TYPE_CHECKING:
     from penstock.router.authorization.identity import Identity
     from penstock.router.vhost.vhost import Vhost
 
-__all__ = ["ID_PATTERN", "DelayedHandlers"]
+__all__ = ["COUNTED", "ID_PATTERN", "DelayedHandlers"]
 
 T = TypeVar("T")
 
 ID_PATTERN: Final = "^[0-9]{1,18}-[0-9]{1,18}$"
 """Of a waiting message, and of a cursor: when it is due in ms since 1970, and where it was scheduled."""
 _MAX: Final = 100
+COUNTED: Final = 10 * LOOKED_AT
+"""Messages of all vhosts that are counted by hour: they are read from the disk for that."""
+_HOUR_MS: Final = 3_600_000
 
 
 class DelayedHandlers:
@@ -75,6 +89,39 @@ class DelayedHandlers:
             answer["cursor"] = _id_of(*found.next)
         return json_response(answer)
 
+    async def hours(self, request: Request) -> Response:
+        """How many are due in each hour that has some."""
+        access = self._access
+        vhost, identity = access.vhost(request), access.identity(request)
+        counts: Counter[int] = Counter()
+        behind: Key | None = BEFORE_ALL
+        for _ in range(COUNTED // LOOKED_AT):
+            if behind is None:
+                break
+            found = await self._told(partial(look, access.broker, vhost, behind, LOOKED_AT))
+            behind = found.next
+            counts.update(
+                one.due_ms // _HOUR_MS
+                for one in found.messages
+                if may_read(access.broker, identity, vhost, one.record.enc, one.record.key)
+            )
+        answer: dict[str, Any] = {
+            "hours": [{"at": hour * _HOUR_MS, "messages": n} for hour, n in sorted(counts.items())]
+        }
+        if behind is not None:
+            answer["cursor"] = _id_of(*behind)
+        return json_response(answer)
+
+    async def send_one(self, request: Request) -> Response:
+        """Have it come now, by its id in the list; for those who may publish it as it was published."""
+        access = self._access
+        vhost, identity = access.vhost(request), access.identity(request)
+        key = _key_of(request.names["waiting"])
+        access.accepting(vhost, identity)
+        if key is None or not await self._told(partial(publish_one, access.broker, vhost, identity, *key)):
+            raise HttpError(404, "not_found", "no such message waits, or your user may not publish it")
+        return await self._decided()
+
     async def cancel_one(self, request: Request) -> Response:
         """Have it never come, by its id in the list; for those who may publish it as it was published."""
         access = self._access
@@ -82,7 +129,7 @@ class DelayedHandlers:
         key = _key_of(request.names["waiting"])
         if key is None or not await self._told(partial(cancel_one, access.broker, vhost, identity, *key)):
             raise HttpError(404, "not_found", "no such message waits, or your user may not cancel it")
-        return await self._cancelled()
+        return await self._decided()
 
     async def cancel(self, request: Request) -> Response:
         """Have it never come; for those who may publish to the exchange, and as it was published."""
@@ -96,9 +143,9 @@ class DelayedHandlers:
             raise AccessRefused("exchange", exchange, vhost.name, identity.username, "write")
         if not access.broker.delayed.cancel_named(vhost, identity, delay_name(vhost.name, known, name)):
             raise HttpError(404, "not_found", f"no message called '{name}' waits for exchange '{exchange}'")
-        return await self._cancelled()
+        return await self._decided()
 
-    async def _cancelled(self) -> Response:
+    async def _decided(self) -> Response:
         await self._access.kept(self._access.broker.log.appender.next_lsn - 1, "fsync")
         return Response(204)
 

@@ -1,6 +1,7 @@
 """A WebSocket on a connection that was HTTP/1.1: frames in and out; what they say is a conversation's.
 
-Text messages only, of at most 1 MiB, without extensions, so nothing is ever decompressed. A peer that says
+Messages of one kind only, text or bytes as the conversation speaks, of at most 1 MiB, without extensions, so
+nothing is ever decompressed. A peer that says
 nothing is pinged after 30 s and dropped after 90 s. Messages that come faster than the conversation takes
 them stay in the socket.
 
@@ -33,7 +34,7 @@ _GONE_S: Final = 90.0
 _WAITING_MAX: Final = 64
 """Messages that wait for the conversation; then the socket is not read."""
 _GOING_AWAY: Final = 1001
-_NO_TEXT: Final = 1003
+_OTHER_KIND: Final = 1003
 _NORMAL: Final = 1000
 
 
@@ -42,9 +43,11 @@ class Conversation(Protocol):
 
     handshake: bytes
     """The answer that `accept` gave."""
+    is_binary: bool
+    """Its messages are bytes, instead of text."""
 
     async def run(self, session: WsSession) -> None:
-        """Talk until `session.receive_text` says that it is over; what is left is tidied up then."""
+        """Talk until `session.receive_text` or `receive_bytes` says that it is over, then tidy up."""
 
     def writable(self) -> None:
         """There is room for output again."""
@@ -87,7 +90,8 @@ class WsSession:
         self._host = host
         self._protocol = ServerProtocol(state=State.OPEN, max_size=_MESSAGE_MAX)
         self._conversation = conversation
-        self._texts: deque[str] = deque()
+        self._kind = Opcode.BINARY if conversation.is_binary else Opcode.TEXT
+        self._messages: deque[bytes] = deque()
         self._parts: list[bytes] = []
         self._more = asyncio.Event()
         self._over = False
@@ -101,7 +105,7 @@ class WsSession:
     @property
     def reads(self) -> bool:
         """More bytes of the peer would be of use now."""
-        return len(self._texts) < _WAITING_MAX
+        return len(self._messages) < _WAITING_MAX
 
     def receive(self, buffer: bytearray, size: int, now: float) -> int:
         """Handle buffer[0:size]; how many bytes of it are done with. Never raises for what a peer sends."""
@@ -113,13 +117,15 @@ class WsSession:
         self._protocol.receive_data(bytes(memoryview(buffer)[:size]))
         for frame in self._protocol.events_received():
             assert isinstance(frame, Frame)  # the handshake is over
-            if frame.opcode is Opcode.BINARY:
-                self._protocol.fail(_NO_TEXT, "messages are JSON in text frames")
-            elif frame.opcode in (Opcode.TEXT, Opcode.CONT):
+            if frame.opcode in (self._kind, Opcode.CONT):
                 self._parts.append(bytes(frame.data))
                 if frame.fin:
-                    text, self._parts = b"".join(self._parts).decode("utf-8", "replace"), []
-                    self._texts.append(text)
+                    message, self._parts = b"".join(self._parts), []
+                    self._messages.append(message)
+            elif frame.opcode is Opcode.BINARY:
+                self._protocol.fail(_OTHER_KIND, "messages are JSON in text frames")
+            elif frame.opcode is Opcode.TEXT:
+                self._protocol.fail(_OTHER_KIND, "messages are bytes in binary frames")
         self._send()
         if self._protocol.state in (State.CLOSING, State.CLOSED):
             self._end("the WebSocket was closed")
@@ -163,26 +169,47 @@ class WsSession:
     # The conversation's
 
     @property
+    def peer(self) -> tuple[str, int]:
+        """The address of the client."""
+        return self._host.peer_host, self._host.peer_port
+
+    @property
+    def server_address(self) -> tuple[str, int]:
+        """Where it is connected."""
+        return self._host.server_address
+
+    @property
     def is_writable(self) -> bool:
         """Whether more output is welcome; if not, `Conversation.writable` follows."""
         return self._host.output_capacity() > 0
 
     async def receive_text(self) -> str | None:
         """The next message; None: the peer is gone."""
-        while not self._texts:
+        message = await self.receive_bytes()
+        return None if message is None else message.decode("utf-8", "replace")
+
+    async def receive_bytes(self) -> bytes | None:
+        """The next message as it came; None: the peer is gone."""
+        while not self._messages:
             if self._over:
                 return None
             self._more.clear()
             await self._more.wait()
-        text = self._texts.popleft()
-        if len(self._texts) == _WAITING_MAX - 1:
+        message = self._messages.popleft()
+        if len(self._messages) == _WAITING_MAX - 1:
             self._host.go_on()
-        return text
+        return message
 
     def send_text(self, data: bytes) -> None:
         """Send a message, in UTF-8."""
         if not self._over and self._protocol.state is State.OPEN:
             self._protocol.send_text(data)
+            self._send()
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send a message of bytes."""
+        if not self._over and self._protocol.state is State.OPEN:
+            self._protocol.send_binary(data)
             self._send()
 
     def close(self, code: int = _NORMAL, reason: str = "") -> None:

@@ -478,6 +478,11 @@ class Log(StoredLog):
         """The resources that run low, of which publishers are told: of "disk" and "memory", in this order."""
         return sorted(set(self._backpressure.alarms.values()))
 
+    @property
+    def wait_reasons(self) -> list[str]:
+        """Why publishers must not be read now; empty while they are."""
+        return sorted(self._backpressure.reasons)
+
     def set_alarm(self, resource: str, reason: str, on: bool) -> None:
         """Have publishers wait while a resource that is not the log's runs low."""
         self._backpressure.set(reason, on, alarm=resource)

@@ -162,7 +162,7 @@ def serve(
         cluster=options.cluster,
         data_dir=options.data_dir,
         disk_free_limit=options.disk_free_limit,
-        certificates=shared.tls.certificate_files if shared.tls is not None else (),
+        tls=shared.tls,
         forwarder=front_end.forwarder,
         history_bytes=options.history_bytes,
         replication=options.replication,

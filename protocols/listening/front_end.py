@@ -18,7 +18,7 @@ from penstock.protocols.listening.listener import Listener, listening_socket
 from penstock.protocols.listening.unix_socket import unix_socket
 from penstock.protocols.listening.websocket_rules import WebSocketRules
 from penstock.protocols.net.connection import Connection
-from penstock.protocols.net.connection_context import ConnectionContext
+from penstock.protocols.net.connection_context import Closed, ConnectionContext
 from penstock.protocols.tls.contexts import Layer
 
 __all__ = ["FrontEnd", "all_done"]
@@ -144,6 +144,11 @@ class FrontEnd:
     def change_options(self, **values: object) -> None:
         """Other values of these options for connections that come from now on."""
         self.options = replace(self.options, **values)
+
+    @property
+    def closed(self) -> list[Closed]:
+        """Its connections that ended last, the newest first."""
+        return [Closed._make(one) for one in reversed(self._context.closed)]
 
     @property
     def addresses(self) -> dict[str, str]:

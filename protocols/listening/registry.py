@@ -7,7 +7,7 @@ The composition root fills it; the HTTP front end reads it. Front ends do not kn
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.net.connection_info import ConnectionInfo, Totals
@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from penstock.protocols.listening.front_end import FrontEnd
     from penstock.protocols.listening.listener import Listener
     from penstock.protocols.net.connection import Connection
+    from penstock.protocols.net.connection_context import Closed
 
 __all__ = ["Live", "MemoryLimit", "Registry"]
+
+_OF_CLIENTS: Final = ("amqp", "mqtt", "native")
+"""Front ends whose connections are clients of the broker."""
 
 
 class MemoryLimit(Protocol):
@@ -80,6 +84,13 @@ class Registry:
                     found.append(Live(connection, info))
         found.sort(key=lambda live: live.connection.id)
         return found
+
+    def closed(self) -> list[Closed]:
+        """Those of clients that ended last, the newest first."""
+        found = [
+            one for name in _OF_CLIENTS if name in self.front_ends for one in self.front_ends[name].closed
+        ]
+        return sorted(found, key=lambda one: one.closed_at, reverse=True)
 
     def definitions(self) -> dict[str, Part]:
         """The front ends' parts of the definitions, by key."""

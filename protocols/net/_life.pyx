@@ -170,10 +170,16 @@ cdef class Life(Stream):
 
     cdef int ended(self) except -1:
         """Say so: in the log, unless that says already who goes on with it, and to the listener."""
+        cdef timespec now
         if not self.handed_over or self._relay is not None:
             if self.user and events.is_on():
                 events.note(
                     "disconnect", vhost=self.vhost_name, connection=self.name, user=self.user, detail=self.reason)
+            if self.user:
+                clock_gettime(CLOCK_REALTIME, &now)
+                self.context.closed.append((
+                    self.name, self.user, self.vhost_name, self.spoken, self.opened_at,
+                    <double>now.tv_sec + <double>now.tv_nsec * 1e-9, self.reason))
             received, sent = self.counted()
             event(
                 self.logger,

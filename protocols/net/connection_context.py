@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.net.admitting._login_timeout import LoginTimes
@@ -21,7 +22,10 @@ from penstock.subscriptions.tick._tick import TickBase
 if TYPE_CHECKING:
     from penstock.router.broker import Broker
 
-__all__ = ["ConnectionContext", "Limits", "LogPort", "ServerOptions", "wire"]
+__all__ = ["Closed", "ConnectionContext", "Limits", "LogPort", "ServerOptions", "wire"]
+
+
+_CLOSED_KEPT: Final = 200
 
 
 class LogPort(Protocol):
@@ -51,6 +55,20 @@ class Limits:
     is merely above it costs no more than the mark, and may be a consumer busy with a message."""
 
 
+class Closed(NamedTuple):
+    """A connection that has ended, of a client that had logged in."""
+
+    name: str
+    user: str
+    vhost: str
+    spoken: str
+    """As `Connection.spoken`."""
+    opened_at: float
+    closed_at: float
+    """Both in seconds since the epoch."""
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionContext:
     """The shared parts of all connections of a listener."""
@@ -71,6 +89,8 @@ class ConnectionContext:
     """How much clients may publish per second; None: as much as they like."""
     open_sockets: dict[str, OpenSocket] = field(default_factory=dict)
     """As of `ProcessContext`."""
+    closed: deque[tuple[Any, ...]] = field(default_factory=lambda: deque(maxlen=_CLOSED_KEPT))
+    """The connections that ended last, the newest at the end; each has the values of a `Closed`."""
     logins: LoginTimes = field(init=False)
     """Of the connections whose client is not known yet."""
 

@@ -15,12 +15,12 @@ import os
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from penstock.errors import ConfigError
 from penstock.lazy_dataclass import dataclass
 
-__all__ = ["Layer", "LoginFrom", "Tls", "TlsOptions", "login_name"]
+__all__ = ["Layer", "LoginFrom", "ServedChain", "Tls", "TlsOptions", "login_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,16 @@ class TlsOptions:
     hosts: Sequence[Host] = field(default=())
 
 
+class ServedChain(NamedTuple):
+    """A chain of certificates that listeners show."""
+
+    name: str
+    """Clients that ask for this name get it; "": all others."""
+    file: str
+    pem: bytes
+    """The contents of the file when it was read, leaf first."""
+
+
 class Tls:
     """The contexts in force."""
 
@@ -104,7 +114,11 @@ class Tls:
 
         """
         self.options: Final = options
+        self.fault = ""
+        """Why the files that are there now are not in force; "": they are."""
         self._contexts: dict[tuple[str, ...], ssl.SSLContext] = {}
+        self._chains: dict[str, bytes] = {}
+        """The contents of each certificate file as the contexts have them."""
         self._seen = self._stamp()
         self._make(())
 
@@ -112,6 +126,12 @@ class Tls:
     def certificate_files(self) -> list[str]:
         """Files with the certificates that listeners show, each once."""
         return list(dict.fromkeys([self.options.cert_file, *(one.cert_file for one in self.options.hosts)]))
+
+    @property
+    def served(self) -> list[ServedChain]:
+        """What listeners show: to everybody first, then to clients that ask for a name."""
+        named = [("", self.options.cert_file), *((one.name, one.cert_file) for one in self.options.hosts)]
+        return [ServedChain(name, file, self._chains[file]) for name, file in named]
 
     def context(self, *alpn: str) -> ssl.SSLContext:
         """The context for a new connection whose listener speaks these application protocols.
@@ -142,14 +162,16 @@ class Tls:
 
         """
         self._seen = self._stamp()
-        old = self._contexts
-        self._contexts = {}
+        old = self._contexts, self._chains
+        self._contexts, self._chains = {}, {}
         try:
-            for alpn in old:
+            for alpn in old[0]:
                 self._make(alpn)
-        except BaseException:
-            self._contexts = old
+        except BaseException as error:
+            self._contexts, self._chains = old
+            self.fault = str(error)
             raise
+        self.fault = ""
 
     def changed(self) -> bool:
         """Whether a file is another one, or has other content, than at the last (try of) reading."""
@@ -203,12 +225,13 @@ class Tls:
                     key="tls.ciphers",
                     remedy="see: openssl ciphers -v",
                 ) from None
-        _check_readable(cert_file, cert_key, b"-----BEGIN CERTIFICATE-----", "certificate")
+        chain = _check_readable(cert_file, cert_key, b"-----BEGIN CERTIFICATE-----", "certificate")
         _check_readable(key_file or cert_file, key_key, b"PRIVATE KEY-----", "private key")
         try:
             context.load_cert_chain(cert_file, key_file or None, lambda: options.key_password)
         except ssl.SSLError as error:
             raise _unusable(error, cert_file, key_file or cert_file, key_key) from None
+        self._chains[cert_file] = chain
         context.verify_mode = _VERIFY[options.verify_client]
         if options.ca_file:
             _check_readable(options.ca_file, "tls.ca_file", b"-----BEGIN CERTIFICATE-----", "certificate")
@@ -252,7 +275,8 @@ class Tls:
 _REMEDY: Final = "give a readable PEM file"
 
 
-def _check_readable(name: str, key: str, mark: bytes, what: str) -> None:
+def _check_readable(name: str, key: str, mark: bytes, what: str) -> bytes:
+    """The contents of a file, in which there is `mark`. Raises ConfigError."""
     try:
         with open(name, "rb") as file:
             content = file.read(1 << 20)
@@ -260,6 +284,7 @@ def _check_readable(name: str, key: str, mark: bytes, what: str) -> None:
         raise ConfigError(f"cannot read {name}: {error.strerror}", key=key, remedy=_REMEDY) from None
     if mark not in content:
         raise ConfigError(f"{name} holds no {what} in PEM form", key=key, remedy=_REMEDY)
+    return content
 
 
 def _unusable(error: ssl.SSLError, cert_file: str, key_file: str, key: str) -> ConfigError:

@@ -79,6 +79,7 @@ ACTIONS: Final[dict[tuple[str, str], tuple[str, str]]] = {
     ("DELETE", "/api/connections/username/{user}"): ("connection.close-of-user", ""),
     ("PUT", "/api/nodes/{node}/log-level"): ("log-level.set", "log_level"),
     ("PUT", "/api/cluster-name"): ("cluster.rename", ""),
+    ("POST", "/api/certificates/reload"): ("certificates.reload", ""),
     ("PUT", "/api/nodes/{node}/memory-high-watermark"): ("memory-limit.set", "memory_limit"),
     ("PUT", "/api/recording"): ("recording.set", "recording"),
     ("PUT", "/api/nodes/{node}/application"): ("application.set", "accepting"),
@@ -139,6 +140,7 @@ NOT_NOTED: Final = frozenset(
         ("POST", "/api/queues/{}/{}/actions"),
         ("POST", "/api/rebalance/queues"),
         ("POST", "/api/definitions-dry-run"),
+        ("POST", "/api/definitions-dry-run/{}"),
         ("PUT", "/api/feature-flags/{}/enable"),
         ("POST", "/api/vhosts/{}/start/{}"),
     }

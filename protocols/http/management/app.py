@@ -34,6 +34,7 @@ from penstock.protocols.http.management.resources import (
     queues,
     readers,
     retained,
+    topics,
     users,
     vhosts,
 )
@@ -57,6 +58,7 @@ _GROUPS = (
     messages,
     dead_letters,
     retained,
+    topics,
     publishers,
     users,
     may,

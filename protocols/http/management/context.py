@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from penstock.protocols.http.server.workers import Forwarder
     from penstock.protocols.http.webhooks.service import Webhooks
     from penstock.protocols.links.links import Links
-    from penstock.protocols.listening.registry import Registry
+    from penstock.protocols.listening.registry import Live, Registry
     from penstock.protocols.login.code_flow import CodeFlow
+    from penstock.protocols.tls.contexts import Tls
     from penstock.router.broker import Broker
     from penstock.router.vhost.vhost import Vhost
 
@@ -130,7 +131,7 @@ class Management:
         cluster: str,
         data_dir: Path,
         disk_free_limit: int,
-        certificates: Sequence[str] = (),
+        tls: Tls | None = None,
         forwarder: Forwarder | None = None,
         history_bytes: int = 0,
         replication: Replication | None = None,
@@ -138,12 +139,12 @@ class Management:
         code_flow: CodeFlow | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`disk_free_limit`: publishers wait with less, in bytes. `certificates`: the server's files.
+        """`disk_free_limit`: publishers wait with less, in bytes. `tls`: of all listeners; None: none.
         `history_bytes`: the most that histories of counters take; 0 = there are none. `replication`: of
         the owner of a cluster. `node`: its name among the nodes; empty: that of the cluster. `code_flow`:
         how a page logs in at the issuer of tokens; None: it cannot."""
         self.app = app
-        self.certificates = certificates
+        self.tls = tls
         self.broker = broker
         self.registry = registry
         self.clock = clock
@@ -276,6 +277,13 @@ class Management:
             ),
             key=lambda vhost: vhost.name,
         )
+
+    def seen(self, request: Request, lives: Sequence[Live]) -> list[Live]:
+        """Connections that the user may see: its own, or all with the tag for it."""
+        if self.sees_all(request):
+            return list(lives)
+        username = self.identity(request).username
+        return [live for live in lives if live.info.user == username]
 
     # Durability
 

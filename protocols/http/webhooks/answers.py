@@ -41,6 +41,8 @@ WEBHOOK: Final[dict[str, Shape]] = {
     "dead": int,
     "requests": int,
     "results": {one.value: int for one in Outcome},
+    "p50_ms": (float, None),
+    "p99_ms": (float, None),
     "delivered": int,
     "filtered": int,
     "last_status": int,

@@ -38,6 +38,8 @@ GROUPS = {
         "vhosts": ("running.manage", "virtual hosts"),
         "policies": ("running.manage", "policies of a vhost"),
         "definitions": ("running.definitions", "everything that was declared, out and in"),
+        "tokens": ("running.access", "access tokens, which log in instead of a password"),
+        "certificates": ("running.access", "certificates of the listeners, and reading them again"),
         "audit": ("local.audit", "who administered what"),
         "bench": ("running.bench", "publish and pull some messages, and say how fast"),
     },

@@ -21,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.support.brokers import Gateway
+from tests.support.certificates import Authority
 from tests.support.limits import LIMIT_S
 from tests.support.managed import ALL_SETTINGS, all_kinds, places
 from tests.support.management import Api
@@ -89,7 +90,13 @@ EXPLAINED = {
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    with Gateway(tmp_path_factory.mktemp("openapi"), settings=ALL_SETTINGS) as running:
+    pair = Authority(tmp_path_factory.mktemp("openapi_tls")).server()
+    tls = {
+        "tls.cert_file": str(pair.cert),
+        "tls.key_file": str(pair.key),
+        "amqp.tls_listen": "127.0.0.1:0",
+    }
+    with Gateway(tmp_path_factory.mktemp("openapi"), settings={**ALL_SETTINGS, **tls}) as running:
         yield running
 
 
@@ -247,6 +254,8 @@ CHANGES: list[tuple[str, str, Any]] = [
     ("POST", "definitions-dry-run", {"queues": [{"name": "other", "vhost": "/", **QUEUE}]}),
     ("POST", "definitions", {"queues": [{"name": "other", "vhost": "/", **QUEUE}]}),
     ("POST", "all-configuration", {"queues": [{"name": "other", "vhost": "/", **QUEUE}]}),
+    ("POST", "definitions-dry-run/%2F", {"queues": [{"name": "another", **QUEUE}]}),
+    ("POST", "certificates/reload", None),
     ("POST", "definitions/%2F", {"queues": [{"name": "other", **QUEUE}]}),
     ("POST", "rebalance/queues", None),
     ("POST", "vhosts/new/start/NODE", None),

@@ -40,6 +40,7 @@ def add(api: Management) -> None:
         api.app.routes.add("GET", path, handlers.export)
         api.app.routes.add("POST", path, handlers.load)
     api.app.routes.add("POST", "/api/definitions-dry-run", handlers.compare)
+    api.app.routes.add("POST", "/api/definitions-dry-run/{vhost}", handlers.compare_vhost)
     api.app.routes.add("GET", "/api/definitions/{vhost}", handlers.export_vhost)
     api.app.routes.add("POST", "/api/definitions/{vhost}", handlers.load_vhost)
 
@@ -206,11 +207,18 @@ class _Definitions:
 
     async def compare(self, request: Request) -> Response:
         """The effect of an import. A path of its own: a server without it must not import instead."""
+        return await self._compare(request, None)
+
+    async def compare_vhost(self, request: Request) -> Response:
+        """The effect of an import into a vhost."""
+        return await self._compare(request, self._api.vhost(request, change=True).name)
+
+    async def _compare(self, request: Request, vhost: str | None) -> Response:
         self._api.require(request)
         if self._api.forwarder is not None:
             told = "a dry run knows one worker's vhosts only, and there are several; compare with an export"
             raise HttpError(400, "bad_request", told)
-        importing = await self._importing(request, None)
+        importing = await self._importing(request, vhost)
         await importing.check(conflicts=False)
         file = importing.file
         changes = difference(await self._whole(transient=True), file.wanted())

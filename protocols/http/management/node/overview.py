@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import Any, Final
 
 from penstock import logs
@@ -18,6 +19,7 @@ from penstock.protocols.http.management.context import (
 )
 from penstock.protocols.http.management.history import LEVELS, OF_CONNECTION, OF_QUEUE
 from penstock.protocols.http.management.node import host
+from penstock.protocols.http.management.node.blocked import blocked
 from penstock.protocols.http.management.node.host import HostFigures
 from penstock.protocols.http.management.plots import Curve, add_samples
 from penstock.protocols.http.management.rates import GAUGES, TOTALS, Walk, total_counters
@@ -220,7 +222,8 @@ class _Overview:
         lives = api.registry.connections()
         ready = unacked = queues = exchanges = 0
         sums = api.sampler.queues.sums()
-        for vhost in api.vhosts(request):
+        vhosts = api.vhosts(request)
+        for vhost in vhosts:
             exchanges += len(vhost.exchanges)
             for (name, _, _), one in sums.items():
                 if name == vhost.name:
@@ -281,6 +284,8 @@ class _Overview:
                 "duplicates": api.broker.log.producers.duplicates,
                 "delayed": api.broker.delayed.statistics()["delayed"],
                 "webhooks": len(list(api.webhooks)),
+                "clients": dict(Counter(live.info.protocol for live in lives)),
+                "blocked": blocked(api, [vhost.name for vhost in vhosts], api.seen(request, lives)),
             },
             "node": api.node,
             "listeners": self._listeners(),

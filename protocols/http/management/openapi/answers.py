@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from penstock.protocols.http.management.node.blocked import EFFECTS, KINDS
 from penstock.protocols.http.management.node.overview import CHURN, FIGURES, MEMORY_PARTS
 from penstock.protocols.http.management.rates import TOTALS
 from penstock.protocols.http.management.views import MESSAGE_STATS
@@ -255,7 +256,13 @@ SHAPES: Final[Mapping[str, Shape]] = {
         "queue_totals": _LENGTHS,
         "object_totals": dict.fromkeys(("channels", "connections", "consumers", "exchanges", "queues"), int),
         "statistics_db_event_queue": int,
-        "penstock": {"duplicates": int, "delayed": int, "webhooks": int},
+        "penstock": {
+            "duplicates": int,
+            "delayed": int,
+            "webhooks": int,
+            "clients": {str: int},
+            "blocked": [{"what": Choice(*KINDS), "name": str, "effect": Choice(*EFFECTS), "reason": str}],
+        },
         "listeners": [
             {"node": str, "protocol": str, "ip_address": str, "port": int, "socket_opts": []},
         ],
@@ -315,6 +322,15 @@ SHAPES: Final[Mapping[str, Shape]] = {
         "peer_cert_issuer": None,
         "peer_cert_subject": None,
         "peer_cert_validity": None,
+    },
+    "ClosedConnection": {
+        "name": str,
+        "user": str,
+        "vhost": str,
+        "protocol": str,
+        "connected_at": int,
+        "closed_at": int,
+        "reason": str,
     },
     "Session": {
         "channel_number": int,
@@ -549,6 +565,30 @@ SHAPES: Final[Mapping[str, Shape]] = {
         "require_level": str,
         "callbacks": [],
     },
+    "TopicLevel": {
+        "name": str,
+        "topic": str,
+        "below": int,
+        "retained": bool,
+        "size": (int, None),
+        "stored_at": (int, None),
+        "value": _TEXT_OR_NONE,
+        "is_text": bool,
+    },
+    "Certificates": {
+        "fault": str,
+        "listeners": [{"protocol": str, "address": str}],
+        "chains": [{"name": str, "file": str, "fault": str, "certificates": [Named("Certificate")]}],
+    },
+    "Certificate": {
+        "subject": str,
+        "issuer": str,
+        "names": [str],
+        "serial": str,
+        "not_before": int,
+        "not_after": int,
+        "sha256": str,
+    },
     "Recording": {"kinds": [str], "configured": [str], "until": (int, None)},
     "Healthy": {"status": Choice("ok"), "reason?": str, "port?": int, "protocol?": str},
     "Unhealthy": {
@@ -578,6 +618,7 @@ LISTS: Final[Mapping[str, Shape]] = {
     "/api/bindings/{vhost}/e/{source}/e/{destination}": Named("Binding"),
     "/api/connections": Named("Connection"),
     "/api/connections/username/{user}": Named("Connection"),
+    "/api/closed-connections": Named("ClosedConnection"),
     "/api/vhosts/{vhost}/connections": Named("Connection"),
     "/api/connections/{name}/sessions": Named("Session"),
     "/api/connections/{name}/channels": Named("Channel"),
@@ -705,5 +746,8 @@ ANSWERS: Final[Mapping[tuple[str, str], Shape]] = {
     ("GET", "/api/all-configuration"): Named("Definitions"),
     ("GET", "/api/definitions/{vhost}"): Named("DefinitionsOfVhost"),
     ("POST", "/api/definitions-dry-run"): Named("Changes"),
+    ("POST", "/api/definitions-dry-run/{vhost}"): Named("Changes"),
+    ("GET", "/api/certificates"): Named("Certificates"),
+    ("GET", "/api/topics/{vhost}"): {"under": str, "levels": [Named("TopicLevel")], "more": bool},
 }
 """Other routes that answer 200 with JSON."""

@@ -28,7 +28,13 @@ def bodies() -> Mapping[Route, dict[str, Any]]:
     """The `requestBody` of each route that takes one."""
     described = {route: _request(body.schema(), body.optional) for route, body in _read().items()}
     definitions = _request({"type": "object", "description": "As an export has them."}, optional=False)
-    loads = ("definitions", "all-configuration", "definitions-dry-run", "definitions/{vhost}")
+    loads = (
+        "definitions",
+        "all-configuration",
+        "definitions-dry-run",
+        "definitions-dry-run/{vhost}",
+        "definitions/{vhost}",
+    )
     return {**described, **{("POST", f"/api/{path}"): definitions for path in loads}}
 
 

@@ -68,6 +68,7 @@ _OF_ROUTES: Final[dict[tuple[str, str], Sequence[Json]]] = {
         _query("routing_key", _TEXT, "For the rules about topics."),
     ),
     ("GET", "/api/retained/{vhost}"): (_query("topic", _TEXT, "A topic filter of MQTT."),),
+    ("GET", "/api/topics/{vhost}"): (_query("under", _TEXT, "The level below this topic."),),
     ("GET", "/api/audit"): (
         _query("from", _TEXT, 'A time with its zone, or an interval such as "-1h".'),
         _query("user", _TEXT, "Of this user."),

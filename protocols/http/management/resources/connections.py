@@ -1,9 +1,16 @@
-"""/api/connections, /api/channels, /api/consumers: list, show, close."""
+"""/api/connections, /api/channels, /api/consumers: list, show, close.
+
+GET /api/closed-connections: those of clients that ended last, with the reason, the newest first:
+
+    {"name": N, "user": U, "vhost": V, "protocol": "mqtt50", "connected_at": MS, "closed_at": MS,
+     "reason": TEXT}
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Final
 
 from penstock.protocols.http.management import views
 from penstock.protocols.http.management.context import Management, absent
@@ -11,9 +18,13 @@ from penstock.protocols.http.management.plots import add_samples
 from penstock.protocols.http.server.messages import Request, Response
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.listening.registry import Live
+from penstock.protocols.net.connection_context import Closed
 from penstock.protocols.net.connection_info import ChannelInfo
 
 __all__ = ["add"]
+
+_NEVER_S: Final = 1e12
+"""Seconds since the epoch that no clock shows."""
 
 
 def add(api: Management) -> None:
@@ -28,6 +39,7 @@ def add(api: Management) -> None:
     routes.add("GET", "/api/connections/{name}/sessions", handlers.sessions_of)
     routes.add("GET", "/api/connections/username/{user}", handlers.of_user)
     routes.add("DELETE", "/api/connections/username/{user}", handlers.close_of_user)
+    routes.add("GET", "/api/closed-connections", handlers.closed)
     for path in ("/api/channels", "/api/vhosts/{vhost}/channels"):
         routes.add("GET", path, api.answers.shared(handlers.channels))
     routes.add("GET", "/api/channels/{name}", api.answers.shared(handlers.channel))
@@ -42,14 +54,11 @@ class _Connections:
     def _seen(self, request: Request) -> list[Live]:
         """Connections the user may see: its own, or all with the tag for it."""
         api = self._api
-        identity = api.identity(request)
         lives = api.registry.connections()
         if "vhost" in request.names:
             vhost = api.vhost(request).name
             lives = [live for live in lives if live.info.vhost == vhost]
-        if not api.sees_all(request):
-            lives = [live for live in lives if live.info.user == identity.username]
-        return lives
+        return api.seen(request, lives)
 
     def _live(self, request: Request) -> Live:
         for live in self._seen(request):
@@ -93,6 +102,12 @@ class _Connections:
             if live.info.user == request.names["user"]:
                 self._close(request, live)
         return Response(204)
+
+    async def closed(self, request: Request) -> Response:
+        api = self._api
+        username, sees_all = api.identity(request).username, api.sees_all(request)
+        rows = [one for one in api.registry.closed() if sees_all or one.user == username]
+        return await reply_list(request, rows, _shown_closed, _newest_first, is_sorted=True)
 
     # Channels and consumers
 
@@ -138,3 +153,20 @@ class _Connections:
         return await reply_list(
             request, shown, lambda item: item, lambda item: (item["queue"]["name"], item["consumer_tag"])
         )
+
+
+def _newest_first(one: Closed) -> tuple[str, str]:
+    """A key by which the connection that ended last is the first one."""
+    return f"{_NEVER_S - one.closed_at:020.6f}", one.name
+
+
+def _shown_closed(one: Closed) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "user": one.user,
+        "vhost": one.vhost,
+        "protocol": one.spoken,
+        "connected_at": int(one.opened_at * 1000),
+        "closed_at": int(one.closed_at * 1000),
+        "reason": one.reason,
+    }

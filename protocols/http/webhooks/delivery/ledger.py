@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import AMQP091, PERSISTENT
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EXCERPT", "Counts", "Ledger"]
 
+_RECENT: Final = 500
+"""Requests whose times are kept: enough to tell what one in a hundred takes."""
 EXCERPT = 256
 """Bytes of an answer that the delivery log has."""
 
@@ -42,6 +46,15 @@ class Counts:
     last_error: str = ""
     last_ms: int = 0
     """When, since the epoch."""
+    recent_s: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    """The time that each of the last requests took."""
+
+    def took_ms(self, share: float) -> float | None:
+        """The time within which this share of the last requests was answered; None: there were none."""
+        if not self.recent_s:
+            return None
+        ordered = sorted(self.recent_s)
+        return round(1000 * ordered[math.ceil(share * len(ordered)) - 1], 3)
 
 
 class Ledger:
@@ -121,6 +134,7 @@ class Ledger:
         counts.outcomes[receipt.outcome.value] += 1
         counts.delivered += done
         counts.seconds += took_s
+        counts.recent_s.append(took_s)
         counts.last_status, counts.last_ms = status, self._context.broker.log.wall_ms()
         counts.last_error = "" if receipt.outcome is Outcome.DONE else (text or f"status {status}")
 

@@ -135,6 +135,8 @@ class Worker:
             "dead": self._ready_in(dead_queue(self.webhook.name)),
             "requests": counts.requests,
             "results": dict(counts.outcomes),
+            "p50_ms": counts.took_ms(0.5),
+            "p99_ms": counts.took_ms(0.99),
             "delivered": counts.delivered,
             "filtered": counts.filtered,
             "last_status": counts.last_status,

@@ -6,6 +6,7 @@ import argparse
 import getpass
 import re
 import sys
+from collections.abc import Callable
 from typing import Final
 
 from penstock.cli.hints import command
@@ -148,6 +149,7 @@ def _add_users(parser: Parser) -> None:
         help="say what a user may do in a vhost: three regular expressions on names",
     )
     users("revoke", _delete("permissions/{vhost}/{name}"), _VHOST, _NAME, help="shut a vhost to a user")
+    _add_limits(users, "user")
 
 
 def _add_vhosts(parser: Parser) -> None:
@@ -164,6 +166,25 @@ def _add_vhosts(parser: Parser) -> None:
         help="make a vhost, or change one",
     )
     vhosts("delete", _delete("vhosts/{name}"), _NAME, help="delete a vhost with everything in it")
+    _add_limits(vhosts, "vhost")
+
+
+def _add_limits(verb: Callable[..., None], kind: str) -> None:
+    """The verbs about limits of a user or a vhost."""
+    limit = argument(
+        "limit", metavar="LIMIT", help="such as max-connections: see docs/reference/management.md"
+    )
+
+    def set_limit(client: Client, parsed: argparse.Namespace) -> None:
+        client.request("PUT", filled(f"{kind}-limits/{{name}}/{{limit}}", parsed), {"value": parsed.value})
+
+    def clear_limit(client: Client, parsed: argparse.Namespace) -> None:
+        client.request("DELETE", filled(f"{kind}-limits/{{name}}/{{limit}}", parsed))
+
+    verb("limits", list_of(f"{kind}-limits"), columns(f"{kind},value"), help=f"list limits of {kind}s")
+    value = argument("value", metavar="N", type=int, help="at most so many; -1: any number")
+    verb("limit", set_limit, _NAME, limit, value, help=f"limit a {kind}")
+    verb("unlimit", clear_limit, _NAME, limit, help=f"take a limit of a {kind} back")
 
 
 def _add_policies(parser: Parser) -> None:

@@ -159,3 +159,17 @@ def test_a_gateway_without_mqtt_says_so(gateway: Gateway, api: Api, user: str) -
         assert b"MQTT is off" in (refused.value.response.body or b"")
     finally:
         assert api.status("PUT", f"nodes/{node}/application", {"state": "running"}) == 200
+
+
+def test_a_packet_in_front_of_the_close_is_heard(gateway: Gateway, api: Api, user: str) -> None:
+    """A page says DISCONNECT and closes, and both come in one read."""
+    with socket(gateway, user) as connection:
+        connection.send(_connect(f"/:{user}"))
+        assert _next(connection)[0] >> 4 == CONNACK
+        mask = b"\0\0\0\0"
+        connection.socket.sendall(b"\x82\x82" + mask + b"\xe0\x00" + b"\x88\x82" + mask + b"\x03\xe8")
+        with pytest.raises(ConnectionClosed):
+            connection.recv(timeout=60)
+    until(lambda: [one for one in api.get("closed-connections") if one["user"] == user])
+    ended = next(one for one in api.get("closed-connections") if one["user"] == user)
+    assert ended["reason"] == "the client disconnected"

@@ -36,6 +36,7 @@ _WAITING_MAX: Final = 64
 _GOING_AWAY: Final = 1001
 _OTHER_KIND: Final = 1003
 _NORMAL: Final = 1000
+_CLOSED: Final = "the WebSocket was closed"
 
 
 class Conversation(Protocol):
@@ -94,6 +95,8 @@ class WsSession:
         self._messages: deque[bytes] = deque()
         self._parts: list[bytes] = []
         self._more = asyncio.Event()
+        self._is_closed = False
+        """The peer has closed, or a fault has."""
         self._over = False
         self._heard_at: float | None = None
         self._pinged_at = 0.0
@@ -128,7 +131,10 @@ class WsSession:
                 self._protocol.fail(_OTHER_KIND, "messages are bytes in binary frames")
         self._send()
         if self._protocol.state in (State.CLOSING, State.CLOSED):
-            self._end("the WebSocket was closed")
+            # The conversation hears what came in front of that, and then ends the connection (`close`).
+            self._is_closed = True
+            if not self._messages:
+                self._end(_CLOSED)
         self._more.set()
         return size
 
@@ -191,7 +197,7 @@ class WsSession:
     async def receive_bytes(self) -> bytes | None:
         """The next message as it came; None: the peer is gone."""
         while not self._messages:
-            if self._over:
+            if self._over or self._is_closed:
                 return None
             self._more.clear()
             await self._more.wait()
@@ -217,7 +223,7 @@ class WsSession:
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(code, reason)
             self._send()
-        self._end(reason or "the conversation is over")
+        self._end(reason or (_CLOSED if self._is_closed else "the conversation is over"))
 
     def _end(self, reason: str) -> None:
         if not self._over:

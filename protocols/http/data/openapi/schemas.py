@@ -173,6 +173,7 @@ def _answered() -> Json:
             "key": TEXT,
             "exchange": TEXT,
             "routing_key": TEXT,
+            "topic": {**TEXT, "description": "Of a message that came by MQTT."},
             "deliveries": {"type": "integer"},
             "redelivered": {"type": "boolean"},
             "published_at": {"type": "integer", "description": "Milliseconds since the epoch."},

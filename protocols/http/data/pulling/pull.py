@@ -21,6 +21,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.log_core.batch._batch import MQTT5
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.pulling.leases import Lease, Leases, requeue, settle
 from penstock.protocols.http.data.pulling.members import Member, Members
@@ -29,6 +30,7 @@ from penstock.protocols.http.data.pulling.polls import BYTES_MAX, Polls
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.fields import Whole, check_fields, number_of, object_of, optional_object
 from penstock.protocols.http.shared.taking import Delivery
+from penstock.router.names import text
 from penstock.subscriptions.dispatch.strategies import Kind
 from penstock.subscriptions.streams.subscription import Subscription
 
@@ -301,6 +303,8 @@ def shown_record(access: Access, record: Record) -> dict[str, Any]:
     }
     if isinstance(key := headers.get("x-key"), str):
         item["key"] = key
+    if record.enc == MQTT5:
+        item["topic"] = text(record.key)  # a routing key does not tell its . from its /
     try:
         item["value"] = message.body.decode("utf-8")
     except UnicodeDecodeError:

@@ -67,6 +67,23 @@ def test_things_are_made_listed_and_deleted(gateway: Gateway) -> None:
     assert "0 connections" in penstock(gateway, "top", "--once").stdout
 
 
+def test_tokens_and_limits(gateway: Gateway) -> None:
+    penstock(gateway, "users", "create", "cli-t", text="secret\n")
+    made = json.loads(penstock(gateway, "tokens", "create", "ci", "--user", "cli-t", "-o", "json").stdout)
+    assert made["token"].startswith("pst_") and made["expires_at"] - made["made_at"] == 30 * 86_400_000
+    assert "ci" in penstock(gateway, "tokens", "list", "--user", "cli-t").stdout
+    assert "ci" not in penstock(gateway, "tokens", "list").stdout
+    penstock(gateway, "tokens", "revoke", "ci", "--user", "cli-t")
+    gone = penstock(gateway, "tokens", "revoke", "ci", "--user", "cli-t", code=1)
+    assert "no token 'ci'" in gone.stderr
+    for kind, name, limit in (("users", "cli-t", "max-channels"), ("vhosts", "/", "max-queues")):
+        penstock(gateway, kind, "limit", name, limit, "900")
+        assert "900" in penstock(gateway, kind, "limits").stdout
+        penstock(gateway, kind, "unlimit", name, limit)
+        assert "900" not in penstock(gateway, kind, "limits").stdout
+    penstock(gateway, "users", "delete", "cli-t")
+
+
 def test_definitions_leave_and_come_back(gateway: Gateway, tmp_path: Path) -> None:
     penstock(gateway, "queues", "create", "kept")
     file = tmp_path / "definitions.json"

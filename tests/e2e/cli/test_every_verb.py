@@ -84,6 +84,16 @@ OURS = """
     users list
     vhosts create vv --description made
     vhosts list
+    users limit vu max-channels 9
+    users limits
+    users unlimit vu max-channels
+    vhosts limit vv max-queues 9
+    vhosts limits
+    vhosts unlimit vv max-queues
+    tokens create vt
+    tokens list
+    tokens revoke vt
+    certificates list
     users grant --vhost vv vu a b c
     users permissions
     users revoke --vhost vv vu
@@ -117,6 +127,7 @@ OURS = """
 
 ELSEWHERE = {
     "serve": ("tests/e2e/gateway/test_serve.py", '"serve"'),
+    "certificates reload": ("tests/e2e/management/test_certificates.py", '"certificates", "reload"'),
     "cluster status": ("tests/cluster/test_cluster.py", 'cluster(second, "status"'),
     "cluster handover": ("tests/cluster/test_cluster.py", 'cluster(first, "handover")'),
     "cluster rebuild": ("tests/cluster/test_cluster.py", 'cluster(second, "rebuild"'),

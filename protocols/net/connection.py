@@ -73,7 +73,7 @@ class Connection(Life, asyncio.BufferedProtocol):
     certificate_user: str | None = None
     """Whom a verified client certificate names."""
     vouched: Identity | None = None
-    """Who logged in by another front end before, and need not do it again."""
+    """The user that logged in by another front end before, and need not do it again."""
     internal = False
     """The peer is another worker, on behalf of its clients."""
     _waiting = 0

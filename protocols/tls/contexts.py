@@ -129,7 +129,7 @@ class Tls:
 
     @property
     def served(self) -> list[ServedChain]:
-        """What listeners show: to everybody first, then to clients that ask for a name."""
+        """The chains that listeners show: to everybody first, then to clients that ask for a name."""
         named = [("", self.options.cert_file), *((one.name, one.cert_file) for one in self.options.hosts)]
         return [ServedChain(name, file, self._chains[file]) for name, file in named]
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.data.live.events import Events
-from penstock.protocols.http.data.live.mqtt_sockets import MqttSockets
 from penstock.protocols.http.data.live.sockets import Sockets
 from penstock.protocols.http.data.live.sse import TailHandlers
 from penstock.protocols.http.data.live.tail import Tails
@@ -39,6 +38,7 @@ from penstock.protocols.http.webhooks.handlers import WebhookHandlers
 from penstock.protocols.http.webhooks.service import Webhooks
 
 if TYPE_CHECKING:
+    from penstock.protocols.http.server.messages import Request, Response
     from penstock.protocols.listening.registry import Registry
     from penstock.router.broker import Broker
 
@@ -79,7 +79,7 @@ class DataPlane:
         tails, events = Tails(broker), Events(broker, webhooks)
         self.tails = TailHandlers(access, tails, self.reader, events)
         self.sockets = Sockets(access, self.publisher, tails, self.reader, events)
-        self.mqtt = MqttSockets(access, registry)
+        self._registry = registry
         self.streams = StreamHandlers(access)
         self.queues = QueueHandlers(access)
         self.tokens = TokenHandlers(access)
@@ -101,7 +101,7 @@ class DataPlane:
         app.routes.add("GET", f"{exchange}/tail", self.tails.exchange)
         app.routes.add("GET", f"{vhost}/tail", self.tails.of_query)
         app.routes.add("GET", f"{vhost}/ws", self.sockets.connect)
-        app.routes.add("GET", f"{vhost}/mqtt", self.mqtt.connect)
+        app.routes.add("GET", f"{vhost}/mqtt", self._mqtt)
         app.routes.add("POST", f"{vhost}/log/search", self.search.search)
         app.routes.add("GET", f"{vhost}/log/messages/{{message}}", self.message.show)
         app.routes.add("GET", f"{stream}/tail", self.tails.stream)
@@ -148,3 +148,8 @@ class DataPlane:
         self.webhooks.add(app)
         for path in openapi.PATHS:
             app.routes.add("GET", path, openapi.serve)
+
+    async def _mqtt(self, request: Request) -> Response:
+        from penstock.protocols.http.data.live.mqtt_sockets import MqttSockets  # here: few gateways need it
+
+        return await MqttSockets(self.access, self._registry).connect(request)

@@ -34,7 +34,6 @@ from penstock.protocols.http.management.resources import (
     queues,
     readers,
     retained,
-    topics,
     users,
     vhosts,
 )
@@ -58,7 +57,6 @@ _GROUPS = (
     messages,
     dead_letters,
     retained,
-    topics,
     publishers,
     users,
     may,

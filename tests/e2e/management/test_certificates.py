@@ -83,7 +83,7 @@ def test_files_that_fit_are_read_and_others_are_not(served: Served) -> None:
         assert [one["result"] for one in noted].count("done") == 1 and len(noted) == 2
 
 
-def test_who_may_see_and_who_may_reload(served: Served) -> None:
+def test_tags_that_see_and_the_one_that_reloads(served: Served) -> None:
     with closing(Api(served.gateway)) as api:
         for tag, sees in (("monitoring", 200), ("policymaker", 401), ("management", 401)):
             assert api.status("PUT", f"users/{tag}", {"password": "p", "tags": tag}) == 201

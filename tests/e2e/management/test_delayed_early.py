@@ -72,7 +72,7 @@ def test_one_is_sent_now_and_once(tmp_path: Path, unique: str) -> None:
             assert [one["value"] for one in pull(http, unique, max_messages=10)] == ["second"]
 
 
-def test_who_may_not_publish_sends_nothing(gateway: Gateway, unique: str) -> None:
+def test_a_user_who_may_not_publish_sends_nothing(gateway: Gateway, unique: str) -> None:
     api = Api(gateway)
     assert api.status("PUT", f"users/{unique}", {"password": unique, "tags": ""}) == 201
     rights = {"configure": "", "write": "^nothing$", "read": ".*"}

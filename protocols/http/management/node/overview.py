@@ -19,7 +19,6 @@ from penstock.protocols.http.management.context import (
 )
 from penstock.protocols.http.management.history import LEVELS, OF_CONNECTION, OF_QUEUE
 from penstock.protocols.http.management.node import host
-from penstock.protocols.http.management.node.blocked import blocked
 from penstock.protocols.http.management.node.host import HostFigures
 from penstock.protocols.http.management.plots import Curve, add_samples
 from penstock.protocols.http.management.rates import GAUGES, TOTALS, Walk, total_counters
@@ -217,6 +216,8 @@ class _Overview:
         )
 
     async def overview(self, request: Request) -> Response:
+        from penstock.protocols.http.management.node.blocked import blocked  # a start has no use for it
+
         api = self._api
         api.identity(request)
         lives = api.registry.connections()

@@ -6,32 +6,45 @@
 The list has topics that the user may read, and at most `TOPICS_MAX`: if its `total_count` is that, there may
 be more, which a narrower filter shows. Sizes and times are null if the message has gone while the list was
 made. It is cleared as MQTT clients do, by an empty retained message.
+
+GET /api/topics/{vhost}: one level of the tree of topics that have them.
+
+    ?under=a/b      the level below this topic; without it the first one
+    {"under": "a/b", "levels": [...], "more": false}
+    one of the levels: {"name": "c", "topic": "a/b/c", "retained": true, "below": N,
+                        "size": BYTES | null, "stored_at": MS | null, "value": TEXT | null, "is_text": true}
+
+`below` counts the retained topics under it, and `value` is the beginning of the retained message, as text or
+in hexadecimal. A request looks at `TOPICS_MAX` topics at most: `more` says that there are others.
 """
 
 from __future__ import annotations
 
 import asyncio
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from penstock.log_core.batch._batch import MQTT5
 from penstock.protocols.http.management.context import Management
-from penstock.protocols.http.server.messages import Request, Response
+from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.lists import reply_list
 from penstock.protocols.http.shared.rights import may_read
 from penstock.router.exchanges.exchanges import MQTT_EXCHANGE
-from penstock.router.names import text
+from penstock.router.messages.retained import RetainedMessage
+from penstock.router.names import text, wire
 
-__all__ = ["TOPICS_MAX", "add"]
+__all__ = ["TOPICS_MAX", "VALUE_MAX", "add"]
 
 TOPICS_MAX: Final = 10_000
 """Topics in a list, before it is filtered by name."""
+VALUE_MAX: Final = 256
+"""Bytes of a retained message that a level shows."""
 _AT_ONCE: Final = 500
 """Topics before the loop does something else."""
 
 
 def add(api: Management) -> None:
-    """Serve this path."""
+    """Serve these paths."""
 
     async def index(request: Request) -> Response:
         vhost, identity = api.vhost(request), api.identity(request)
@@ -55,4 +68,59 @@ def add(api: Management) -> None:
 
         return await reply_list(request, found[:TOPICS_MAX], shown, lambda topic: (vhost.name, text(topic)))
 
+    async def level(request: Request) -> Response:
+        vhost, identity = api.vhost(request), api.identity(request)
+        under = request.parameter("under")
+        if "+" in under or "#" in under:
+            raise HttpError(400, "bad_request", "under: a topic, without + and #")
+        prefix = wire(f"{under}/") if under else b""
+        levels: dict[bytes, list[int]] = {}
+        looked = 0
+        if api.broker.authorizer.allow(identity, vhost.name, "read", MQTT_EXCHANGE):
+            walk = chain(
+                vhost.retained.topics(f"{under}/+" if under else "+"),
+                vhost.retained.topics(f"{under}/+/+/#" if under else "+/+/#"),
+            )
+            while looked < TOPICS_MAX and (some := list(islice(walk, _AT_ONCE))):
+                looked += len(some)
+                for topic in some:
+                    if may_read(api.broker, identity, vhost, MQTT5, topic):
+                        name, deeper, _ = topic[len(prefix) :].partition(b"/")
+                        found = levels.setdefault(name, [0, 0])
+                        found[bool(deeper)] += 1
+                await asyncio.sleep(0)
+        now_ms = api.broker.log.now_ms()
+        shown = []
+        for name, (retained, below) in sorted(levels.items()):
+            topic = prefix + name
+            message = vhost.retained.get(topic, now_ms) if retained else None
+            shown.append({"name": text(name), "topic": text(topic), "below": below, **_shown(message)})
+        return json_response({"under": under, "levels": shown, "more": looked >= TOPICS_MAX})
+
     api.app.routes.add("GET", "/api/retained/{vhost}", index)
+    api.app.routes.add("GET", "/api/topics/{vhost}", level)
+
+
+def _shown(message: RetainedMessage | None) -> dict[str, Any]:
+    if message is None:
+        return {"retained": False, "size": None, "stored_at": None, "value": None, "is_text": True}
+    value, is_text = _beginning(message.body)
+    return {
+        "retained": True,
+        "size": len(message.body),
+        "stored_at": message.stored_ms,
+        "value": value,
+        "is_text": is_text,
+    }
+
+
+def _beginning(body: bytes) -> tuple[str, bool]:
+    """The beginning of a payload, and whether it is text. A letter of UTF-8 may be cut at its end."""
+    part = body[:VALUE_MAX]
+    for cut in range(min(4, len(part) + 1)):
+        try:
+            return part[: len(part) - cut].decode("utf-8"), True
+        except UnicodeDecodeError:
+            if len(body) <= VALUE_MAX:
+                break
+    return part.hex(" "), False

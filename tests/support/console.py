@@ -9,15 +9,27 @@ from playwright.sync_api import Page, expect
 
 from tests.support.brokers import Gateway
 
-__all__ = ["HOSTILE", "PAGES", "leave", "publish", "sign_in"]
+__all__ = ["HOSTILE", "PAGES", "leave", "pages_of", "publish", "sign_in"]
 
 HOSTILE = "<img src=x onerror=alert(1)>{{7*7}}${7*7}\u202egnp"
 """A tag that runs a script, braces of templates, a mark that turns text around."""
 PAGES = (
-    "overview", "connections", "channels", "queues", "exchanges", "streams", "dead-letters", "delayed",
-    "retained", "publishers", "publishers/transactions", "publishers/producers", "search", "replay",
-    "webhooks", "live", "policies", "policies/operator-policies", "vhosts", "audit", "users",
+    "overview", "connections", "connections/closed", "channels", "queues", "exchanges", "streams",
+    "dead-letters", "delayed", "topics", "retained", "publishers", "publishers/transactions",
+    "publishers/producers", "search", "replay", "webhooks", "live", "try", "policies",
+    "policies/operator-policies", "vhosts", "limits", "limits/users", "tokens", "feature-flags",
+    "certificates", "audit", "users", "definitions",
 )  # fmt: skip
+_OF_ADMINISTRATORS = ("audit", "users", "definitions")
+_OF_MONITORING = ("certificates",)
+
+
+def pages_of(tag: str) -> list[str]:
+    """The pages that a user with this tag alone sees."""
+    if tag == "administrator":
+        return list(PAGES)
+    hidden = _OF_ADMINISTRATORS + (() if tag == "monitoring" else _OF_MONITORING)
+    return [name for name in PAGES if name not in hidden]
 
 
 def sign_in(page: Page, user: str = "guest", password: str = "guest", at: str = "") -> None:

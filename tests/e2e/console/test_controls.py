@@ -50,6 +50,7 @@ FIELDS: dict[str, dict[str, str]] = {
         )
     },
     **{key: {} for key in ("Send a test", "Verify the chain", "Record for 10 minutes", "Move", "Change")},
+    **{key: {} for key in ("Send now", "Redrive", "Rotate the secret", "Revoke", "Reload")},
     **{key: {} for key in ("Set tags", "Set permissions", "Set topic permissions", "Move 1 message")},
     **{
         key: {"Name": "mine-new"}
@@ -61,12 +62,17 @@ FIELDS: dict[str, dict[str, str]] = {
     "Add a virtual host": {"Name": "new"},
     "Add a user": {"Name": "new", "Password": "p"},
     "Set password": {"Password": "p"},
+    "Limit a virtual host": {"At most": "100000"},
+    "Limit a user": {"User": "other", "At most": "100000"},
+    "Make a token": {"Name": "new"},
+    "Replay": {"From": "-1h"},
     "Replay into a new queue": {"Name of the queue": "mine-new"},
 }
 """Buttons that open a dialog, and what its fields need."""
 PRESSED = {
     *("Look at messages", "Try the route", "Preview", "Search", "Continue", "Count", "Follow", "Show", "Ask"),
     *("First", "Next", "Previous", "Download as CSV", "Select all"),
+    *("Connect all", "Publish", "Consume", "Measure rates", "Show what would change", "Hide", "Copy"),
 }
 """Buttons that do something at once."""
 PARTS = 3
@@ -77,6 +83,7 @@ PLACES = (
     *(f"queues/{V}/{name}" for name in ("mqtt-subscription-deskqos1", "subscription-s%2Fsub")),
     *(f"exchanges/{V}/{name}" for name in ("x", "mine-x", "amq.default", "amq.topic")),
     *(f"streams/{V}/s", f"dead-letters/{V}/d", f"webhooks/{V}/w", "users/other", "vhosts?name=spare"),
+    *("tokens?user=other", "topics?under=a"),
     *(f"live?of={of}" for of in ("exchange", "topic", "webhooks", "log", "audit")),
     "search?run=1&from=first",
     *("connections/@AMQP 0-9-1", "connections/@MQTT 3-1-1", "channels/@AMQP 0-9-1"),
@@ -176,6 +183,8 @@ class Things:
             (f"operator-policies/{V}/o", RULE),
             ("users/other", {"password": "p", "tags": ""}),
             (f"permissions/{V}/other", ALL),
+            (f"vhost-limits/{V}/max-queues", {"value": 100_000}),
+            ("user-limits/other/max-channels", {"value": 100_000}),
             (f"topic-permissions/{V}/other", {"exchange": "amq.topic", "write": ".*", "read": ".*"}),
         ):
             assert api.status("PUT", path, body) in (201, 204), path
@@ -193,6 +202,9 @@ class Things:
         hook = {"source": {"queue": "hooked"}, "url": "https://receiver.invalid/here"}
         if self._http.get("webhooks/w").status_code == 404:
             self._put("webhooks/w", hook)
+        tokens = f"http://127.0.0.1:{self.gateway.ports['management']}/v1/tokens"
+        if not self._http.get(tokens, params={"user": "other"}).json()["tokens"]:
+            self._post(tokens, {"user": "other", "name": "t"})
         if not self._http.get("delayed").json()["messages"]:
             later = {"messages": [{"value": "x", "delay_ms": 86_400_000}]}
             self._post("exchanges/amq.direct/messages?routing_key=k", later)

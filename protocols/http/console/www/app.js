@@ -23,26 +23,36 @@ const PAGES = [
   ["streams", t("Streams"), () => import("./pages/streams.js")],
   ["dead-letters", t("Dead letters"), () => import("./pages/dead_letters.js")],
   ["delayed", t("Delayed"), () => import("./pages/delayed.js")],
+  ["topics", t("Topics"), () => import("./pages/topics.js")],
   ["retained", t("Retained"), () => import("./pages/retained.js")],
   ["publishers", t("Publishers"), () => import("./pages/publishers.js")],
   ["search", t("Search"), () => import("./pages/search.js")],
   ["replay", t("Replay"), () => import("./pages/replay.js")],
   ["webhooks", t("Webhooks"), () => import("./pages/webhooks.js")],
   ["live", t("Live"), () => import("./pages/live.js")],
+  ["try", t("Try it"), () => import("./pages/try_it.js")],
   ["policies", t("Policies"), () => import("./pages/policies.js")],
   ["vhosts", t("Virtual hosts"), () => import("./pages/vhosts.js")],
   ["users", t("Users"), () => import("./pages/users.js"), ["administrator"]],
+  ["limits", t("Limits"), () => import("./pages/limits.js")],
+  ["tokens", t("Tokens"), () => import("./pages/tokens.js")],
+  ["definitions", t("Definitions"), () => import("./pages/definitions.js"), ["administrator"]],
+  ["certificates", t("Certificates"), () => import("./pages/certificates.js"), ["administrator", "monitoring"]],
+  ["feature-flags", t("Feature flags"), () => import("./pages/feature_flags.js")],
   ["audit", t("Audit"), () => import("./pages/audit.js"), ["administrator", "auditor"]],
 ];
 
 /** Pages of messages of one virtual host: for who has permissions there. */
-const OF_MESSAGES = ["streams", "dead-letters", "delayed", "search", "replay", "live"];
+const OF_MESSAGES = ["streams", "dead-letters", "delayed", "search", "replay", "live", "try"];
+
+/** Pages that begin a group in the navigation: the broker, its messages, what is done with it, its administration. */
+const BEGIN_GROUPS = ["dead-letters", "webhooks", "policies"];
 
 /** Loaded when it is opened first. */
 const PALETTE = () => import("./palette.js");
 
 /** Keys that lead to a page, after "g". */
-const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "exchanges", s: "streams", d: "dead-letters", y: "delayed", t: "retained", b: "publishers", l: "live", f: "search", r: "replay", p: "policies", w: "webhooks", a: "audit", v: "vhosts", u: "users" };
+const KEYS = { o: "overview", c: "connections", h: "channels", q: "queues", e: "exchanges", s: "streams", d: "dead-letters", y: "delayed", t: "retained", b: "publishers", l: "live", f: "search", r: "replay", p: "policies", w: "webhooks", a: "audit", v: "vhosts", u: "users", i: "try", m: "topics", k: "tokens", x: "limits", n: "definitions", z: "certificates" };
 
 /** Why there was no login at the issuer of tokens, as the address of the page says. */
 const NOT_SIGNED_IN = {
@@ -163,6 +173,13 @@ function Shell({ user, signOut }) {
   useEffect(() => {
     document.title = page ? `${[...here.names, page[1]].join(" · ")} · penstock` : "penstock";
   });
+  // Another page begins at its top; a reload stays where it was.
+  const shown = useRef("");
+  useEffect(() => {
+    const place = [here.page, ...here.names].join("/");
+    if (shown.current && shown.current !== place) scrollTo(0, 0);
+    shown.current = place;
+  });
   // Before the page is painted: a key that is pressed at once counts.
   useLayoutEffect(() => {
     let leading = false;
@@ -196,7 +213,7 @@ function Shell({ user, signOut }) {
         <strong>penstock</strong>
         <button type="button" onClick=${openFinds}>${t("Find (Ctrl+K)")}</button>
         <nav aria-label=${t("Pages")}><ul>
-          ${seen.map(([name, title]) => html`<li><a href=${link(name, [], { vhost })}
+          ${seen.map(([name, title]) => html`<li class=${BEGIN_GROUPS.includes(name) ? "begins" : ""}><a href=${link(name, [], { vhost })}
             aria-current=${name === page?.[0] ? "page" : undefined}>${title}</a></li>`)}
         </ul></nav>
         ${has(OF_API) && html`<label><span>${t("Virtual host")}</span>

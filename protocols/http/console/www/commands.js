@@ -6,15 +6,21 @@ const CREDENTIAL = /password|secret|token|authorization/i;
 /** The address that the command has without --url: [protocol, host and port]. */
 const DEFAULT_ADDRESS = ["http:", "127.0.0.1:15672"];
 
+const DAY_S = 86400;
+
 /** A word of a shell. @param {unknown} text */
 const word = (text) => (/^[\w@%+=:,./-]+$/.test(String(text)) ? String(text) : `'${String(text).replaceAll("'", "'\\''")}'`);
 
 /** A body with the names of credentials in the places of their values. */
 const bare = (body) => JSON.stringify(body, (key, value) => (CREDENTIAL.test(key) && value && typeof value !== "object" ? key.toUpperCase() : value));
 
+/** Whether the body is a file of the user's. @param {string} target */
+const isFile = (target) => target.startsWith("/api/definitions");
+
 /** The line for curl; a shell that has PENSTOCK_USER and PENSTOCK_PASSWORD runs it. @param {Noted} noted */
 export function curl({ method, target, body }) {
-  const sent = body === undefined ? [] : ["-H 'content-type: application/json'", `--data-raw ${word(bare(body))}`];
+  const data = isFile(target) ? "--data-binary @FILE" : `--data-raw ${word(bare(body))}`;
+  const sent = body === undefined ? [] : ["-H 'content-type: application/json'", data];
   return ["curl -f", '-u "$PENSTOCK_USER:$PENSTOCK_PASSWORD"', `-X ${method}`, ...sent, word(location.origin + target)].join(" ");
 }
 
@@ -57,6 +63,16 @@ function verb(method, parts, search, body) {
   }
   for (const one of ["pause", "resume"])
     if (method === "POST" && (found = at(`v1/vhosts/V/streams/N/subscriptions/M/${one}`))) return [`subs ${one}`, { vhost: found.V }, [`${found.N}/${found.M}`]];
+  if (method === "POST" && (found = at("v1/vhosts/V/webhooks/N/replay"))) return ["webhooks replay", { vhost: found.V, to: body.to }, [found.N, body.from]];
+  if (method === "POST" && (found = at("v1/vhosts/V/webhooks/N/redrive"))) return ["webhooks redrive", { vhost: found.V, max: body.max }, [found.N]];
+  if (method === "POST" && at("api/definitions")) return ["definitions import", {}, ["FILE"]];
+  if (method === "POST" && at("api/certificates/reload")) return ["certificates reload", {}, []];
+  if (method === "POST" && at("v1/tokens")) return ["tokens create", { user: body.user, days: body.ttl_s / DAY_S }, [body.name]];
+  if (method === "DELETE" && (found = at("v1/tokens/N"))) return ["tokens revoke", { user: search.get("user") }, [found.N]];
+  for (const one of ["vhost", "user"]) {
+    if (method === "PUT" && (found = at(`api/${one}-limits/N/M`))) return [`${one}s limit`, {}, [found.N, found.M, body.value]];
+    if (method === "DELETE" && (found = at(`api/${one}-limits/N/M`))) return [`${one}s unlimit`, {}, [found.N, found.M]];
+  }
   if (method !== "PUT") return null;
   if ((found = at("api/queues/V/N")) && body.durable) {
     const { "x-queue-type": type, ...rest } = body.arguments;
@@ -79,6 +95,6 @@ export function penstock({ method, target, body }) {
   const [name, options, words] = found;
   const set = Object.entries({ url: isDefault() ? "" : location.origin, ...options }).filter(([, value]) => value);
   // One word each, as a value or a name may begin with "-".
-  return [`penstock ${name}`, ...set.map(([option, value]) => word(`--${option}=${value}`)), ...(words.some((one) => one.startsWith("-")) ? ["--"] : []),
+  return [`penstock ${name}`, ...set.map(([option, value]) => word(`--${option}=${value}`)), ...(words.some((one) => String(one).startsWith("-")) ? ["--"] : []),
     ...words.map(word)].join(" ");
 }

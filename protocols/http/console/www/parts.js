@@ -250,7 +250,7 @@ export function List({ label, target, columns, search = t("Filter by name"), fie
 
 /**
  * A button that asks for what it needs in a dialog, and then does it. A field is
- * {name, label, value, type, options, help, required}; without fields it asks for a confirmation.
+ * {name, label, value, type, options, help, required, min, max}; without fields it asks for a confirmation.
  * @param {{label: string, title?: string, text?: string, more?: any, fields?: any[], danger?: boolean,
  *   confirm?: string, run: (values: Record<string, any>) => Promise<unknown>, done?: () => void, command?: boolean}} props
  *   `more`: shown below the text; `confirm`: a name that must be typed. `done`: instead of asking again for what is shown;
@@ -333,7 +333,7 @@ function Command({ request }) {
 
 const escaped = (text) => text.replace(/[\\^$.*+?()[\]{}|/&\-~!#%,:;<=>@`'"]/gu, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
 
-function Field({ name, label, value = "", type = "text", options, help, required = false, pattern, autofocus = false }) {
+function Field({ name, label, value = "", type = "text", options, help, required = false, pattern, min, max, autofocus = false }) {
   const common = { name, required };
   // Only defaults: a page that is drawn again while somebody types must not take back what was typed.
   const input = options
@@ -342,7 +342,7 @@ function Field({ name, label, value = "", type = "text", options, help, required
       ? html`<textarea ...${common} rows="4" spellcheck=${false} defaultValue=${value}></textarea>`
       : type === "checkbox"
         ? html`<input ...${common} type="checkbox" defaultChecked=${Boolean(value)} />`
-        : html`<input ...${common} type=${type} defaultValue=${value} pattern=${pattern} autofocus=${autofocus} autocomplete=${type === "password" ? "new-password" : "off"} />`;
+        : html`<input ...${common} type=${type} defaultValue=${value} pattern=${pattern} min=${min} max=${max} autofocus=${autofocus} autocomplete=${type === "password" ? "new-password" : "off"} />`;
   return html`<label><span>${label}</span>${input}${help && html`<small class="quiet">${help}</small>`}</label>`;
 }
 

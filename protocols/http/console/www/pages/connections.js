@@ -3,13 +3,20 @@
 import { html } from "../vendor/preact.js";
 import { path, query as asQuery } from "../api.js";
 import { link } from "../location.js";
-import { Action, Data, Facts, List, Loading, Rows, Time, YesNo, bytes, count, rate, remove, useLoaded } from "../parts.js";
+import { Action, Data, Facts, List, Loading, Rows, Time, YesNo, bytes, count, duration, rate, remove, useLoaded } from "../parts.js";
 import { Plot, Range, samplesQuery } from "../plot.js";
 import { t } from "../words.js";
 
 export default function Connections(props) {
-  return props.names.length ? html`<${One} ...${props} />` : html`<${All} ...${props} />`;
+  if (props.names.length === 0) return html`<${All} ...${props} />`;
+  return props.names[0] === CLOSED ? html`<${Closed} ...${props} />` : html`<${One} ...${props} />`;
 }
+
+/** The list of those that have ended; no connection has such a name. */
+const CLOSED = "closed";
+const Lists = ({ closed, query }) => html`<nav class="actions" aria-label=${t("Lists")}>
+  <a href=${link("connections", [], { vhost: query.vhost })} aria-current=${closed ? undefined : "page"}>${t("Open")}</a>
+  <a href=${link("connections", [CLOSED], { vhost: query.vhost })} aria-current=${closed ? "page" : undefined}>${t("Closed lately")}</a></nav>`;
 
 const COLUMNS = [
   [t("Name"), (one) => html`<a href=${link("connections", [one.name])}>${one.user_provided_name ?? one.name}</a>`, "", "name"],
@@ -26,7 +33,17 @@ const COLUMNS = [
 
 function All({ query }) {
   const target = query.vhost ? `${path("/api/vhosts", query.vhost)}/connections` : "/api/connections";
-  return html`<div><h1>${t("Connections")}</h1><${List} label=${t("Connections")} target=${target} columns=${COLUMNS} /></div>`;
+  return html`<div><h1>${t("Connections")}</h1><${Lists} query=${query} /><${List} label=${t("Connections")} target=${target} columns=${COLUMNS} /></div>`;
+}
+
+function Closed({ query }) {
+  return html`<div><h1>${t("Connections")}</h1><${Lists} closed query=${query} />
+    <p class="quiet">${t("The last connections that ended, each with the reason. The log of the gateway has all.")}</p>
+    <${List} label=${t("Closed connections")} target="/api/closed-connections" empty=${t("None has ended since the start.")} columns=${[
+      [t("Name"), (one) => one.name, "", "name"], [t("User"), (one) => one.user, "", "user"], [t("Virtual host"), (one) => one.vhost, "", null],
+      [t("Protocol"), (one) => one.protocol, "", "protocol"], [t("Closed"), (one) => html`<${Time} at=${one.closed_at} exact />`, "", "closed_at"],
+      [t("After"), (one) => duration(one.closed_at - one.connected_at), "number"], [t("Reason"), (one) => one.reason, "", "reason"],
+    ]} /></div>`;
 }
 
 function One({ user, names: [name], query }) {

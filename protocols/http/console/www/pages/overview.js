@@ -2,6 +2,7 @@
 
 import { html } from "../vendor/preact.js";
 import { query as asQuery } from "../api.js";
+import { link } from "../location.js";
 import { Cards, Facts, Loading, Rows, bytes, count, duration, rate, useLoaded } from "../parts.js";
 import { useLive, withLive } from "../live.js";
 import { Plot, Range, isLive, samplesQuery } from "../plot.js";
@@ -23,7 +24,7 @@ export default function Overview({ user, query }) {
   const moved = withLive(data.message_stats, samples, (totals) => totals.message_stats);
   return html`<div><h1>${data.cluster_name}</h1>
     <${Loading} of=${found} />
-    ${(nodes.data ?? []).map((node) => html`<${Alarms} node=${node} />`)}
+    <${Blocked} of=${data.penstock.blocked} nodes=${nodes.data ?? []} />
     <${Cards} rows=${[
       [t("Ready"), count(waiting.messages_ready)],
       [t("Unacknowledged"), count(waiting.messages_unacknowledged)],
@@ -40,6 +41,9 @@ export default function Overview({ user, query }) {
       [t("Consumers"), count(objects.consumers)], [t("Queues"), count(objects.queues)],
       [t("Exchanges"), count(objects.exchanges)], [t("Delayed messages"), count(data.penstock.delayed)],
     ]} />
+    <h2>${t("Clients by protocol")}</h2>
+    ${Object.keys(data.penstock.clients).length === 0 ? html`<p class="quiet">${t("Nobody is connected.")}</p>` : html`<${Cards}
+      rows=${Object.entries(data.penstock.clients).sort(([, a], [, b]) => b - a).map(([protocol, n]) => [protocol, count(n)])} />`}
     <h2>${t("Coming and going")}</h2>
     <${Cards} rows=${[
       [t("Connections opened"), rate(churn.connection_created_details)], [t("Connections closed"), rate(churn.connection_closed_details)],
@@ -55,12 +59,20 @@ export default function Overview({ user, query }) {
       product: data.product_name, version: data.product_version, rabbitmq: data.rabbitmq_version })}</p></div>`;
 }
 
-function Alarms({ node }) {
-  const why = [];
-  if (node.mem_alarm) why.push(t("memory: {used} of {limit} are in use", { used: bytes(node.mem_used), limit: bytes(node.mem_limit) }));
-  if (node.disk_free_alarm) why.push(t("disk: {free} are free, {needed} are needed", { free: bytes(node.disk_free), needed: bytes(node.disk_free_limit) }));
-  return why.length === 0 ? null : html`<p class="notice bad" role="alert">
-    ${t("Publishers of {name} wait. Consumers go on. {why}.", { name: node.name, why: why.join("; ") })}</p>`;
+const EFFECTS = { waits: t("publishers wait"), refused: t("what publishers send is refused") };
+const KINDS = { gateway: t("The whole gateway"), vhost: t("Virtual host"), connection: t("Connection") };
+
+/** Publishers that are blocked, and why, with the figures of the alarm where the user sees those of the node. */
+function Blocked({ of, nodes }) {
+  if (of.length === 0) return null;
+  const figures = nodes.flatMap((node) => [
+    ...(node.mem_alarm ? [t("memory: {used} of {limit} are in use", { used: bytes(node.mem_used), limit: bytes(node.mem_limit) })] : []),
+    ...(node.disk_free_alarm ? [t("disk: {free} are free, {needed} are needed", { free: bytes(node.disk_free), needed: bytes(node.disk_free_limit) })] : []),
+  ]);
+  return html`<section class="notice bad" role="alert"><h2>${t("Blocked")}</h2><p>${t("Consumers go on.")} ${figures.join("; ")}</p>
+    <ul class="plain">${of.map((one) => html`<li>${KINDS[one.what]} <strong>${one.what === "connection"
+      ? html`<a href=${link("connections", [one.name])}>${one.name}</a>` : one.what === "vhost"
+        ? html`<a href=${link("limits", [], { vhost: one.name })}>${one.name}</a>` : one.name}</strong>: ${EFFECTS[one.effect]}. <code>${one.reason}</code></li>`)}</ul></section>`;
 }
 
 function Node({ node }) {

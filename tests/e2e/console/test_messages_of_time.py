@@ -1,0 +1,153 @@
+"""Delayed messages by hour, and one sent now; topics level by level with rates; a webhook at work."""
+
+from __future__ import annotations
+
+import re
+import threading
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.e2e.mqtt.mqtt_clients import connected
+from tests.support.brokers import Gateway
+from tests.support.browser import watched_page
+from tests.support.console import leave, sign_in
+from tests.support.data_plane import until
+from tests.support.management import SETTINGS, Api
+
+pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
+
+HOUR_MS = 3_600_000
+
+
+def test_delayed_messages_by_hour_and_one_is_sent(page: Page, api: Api, unique: str) -> None:
+    assert api.status("PUT", f"queues/%2F/{unique}", {"durable": True}) == 201
+    target = f"http://127.0.0.1:{api.port}/v1/vhosts/%2F/queues/{unique}/messages"
+    for hours in (20, 20, 30):
+        message = {"value": "later", "delay_ms": hours * HOUR_MS}
+        assert httpx.post(target, json=message, auth=("guest", "guest")).status_code == 200
+    sign_in(page, at="#/delayed")
+    hours_ = page.get_by_role("region", name="Due by hour")
+    expect(hours_.get_by_role("listitem")).to_have_count(2)
+    expect(hours_.get_by_role("listitem").first).to_contain_text("2 messages")
+    hours_.get_by_role("link").nth(1).click()
+    expect(page.get_by_role("heading", name="Messages from there on")).to_be_visible()
+    rows = page.get_by_role("region", name="Delayed messages").get_by_role("row")
+    expect(rows).to_have_count(2)
+    rows.nth(1).get_by_role("button", name="Send now").click()
+    page.get_by_role("dialog").get_by_role("button", name="Send now").click()
+    until(lambda: api.get(f"queues/%2F/{unique}")["messages"] == 1)
+    expect(page.get_by_text("There are none.")).to_be_visible()
+    page.goto("/#/delayed")
+    expect(rows).to_have_count(3)
+    for _ in range(2):
+        left = rows.count()
+        rows.nth(1).get_by_role("button", name="Delete").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        if left > 2:
+            expect(rows).to_have_count(left - 1)
+    expect(page.get_by_text("There are none.")).to_be_visible()
+    leave(page)
+    assert api.status("DELETE", f"queues/%2F/{unique}") == 204
+
+
+def test_topics_and_their_rates(gateway: Gateway, page: Page, api: Api, unique: str) -> None:
+    with connected(gateway.mqtt_port, version=5) as client:
+        for topic in ("oslo/t", "oslo/w", "bergen.x/t"):
+            client.paho.publish(f"{unique}/{topic}", b"21.4", 1, retain=True).wait_for_publish(60)
+        sign_in(page, at="#/topics")
+        page.get_by_role("link", name=unique).click()
+        rows = page.get_by_role("region", name="Topics", exact=True).get_by_role("row")
+        expect(rows).to_have_count(3)
+        expect(rows.filter(has_text="oslo")).to_contain_text("2")
+        page.get_by_role("button", name="Measure rates").click()
+        rate = rows.filter(has_text="bergen.x").get_by_role("cell").nth(2)
+        expect(rate).to_have_text("0")
+
+        def moved() -> bool:
+            for _ in range(10):
+                client.paho.publish(f"{unique}/bergen.x/t", b"1", 1)
+                client.paho.publish(f"{unique}/new/t", b"1", 1)
+            return rate.inner_text() not in ("0", "")
+
+        until(moved)
+        # A level without a retained message is seen while it is measured.
+        expect(rows.filter(has_text="new")).to_have_count(1)
+        page.get_by_role("link", name="bergen.x").click()
+        expect(rows.filter(has_text="21.4")).to_have_count(1)
+        page.get_by_role("link", name="All topics").click()
+        expect(page.get_by_role("link", name=unique)).to_be_visible()
+        leave(page)
+        for topic in ("oslo/t", "oslo/w", "bergen.x/t"):
+            client.paho.publish(f"{unique}/{topic}", b"", 1, retain=True).wait_for_publish(60)
+
+
+class _Receiver(BaseHTTPRequestHandler):
+    status = 200
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(type(self).status)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+def test_a_webhook_at_work(browser: Browser, tmp_path: Path, unique: str) -> None:
+    """Its success and times; dead letters go again, the past is replayed, and the secret is another one."""
+    receiver = ThreadingHTTPServer(("127.0.0.1", 0), _Receiver)
+    threading.Thread(target=receiver.serve_forever, daemon=True).start()
+    settings = {**SETTINGS, "webhooks.allow_networks": "127.0.0.0/8", "webhooks.allow_http": "true"}
+    with Gateway(tmp_path, settings=settings) as gateway, closing(Api(gateway)) as api:
+        base = f"http://127.0.0.1:{gateway.ports['management']}"
+        http = httpx.Client(base_url=f"{base}/v1/vhosts/%2F/", auth=("guest", "guest"), timeout=60)
+        assert api.status("PUT", f"queues/%2F/{unique}", {"durable": True}) == 201
+        url = f"http://127.0.0.1:{receiver.server_port}/"
+        hook = {"source": {"queue": unique}, "url": url, "verify": "none", "retry": {"refused_attempts": 1}}
+        assert http.put("webhooks/w", json=hook).status_code == 201
+
+        def state() -> dict[str, int]:
+            found: dict[str, int] = http.get("webhooks/w").json()
+            return found
+
+        for _ in range(3):
+            http.post(f"queues/{unique}/messages", json={"value": "x"})
+        until(lambda: state()["delivered"] == 3)
+        _Receiver.status = 400
+        http.post(f"queues/{unique}/messages", json={"value": "refused"})
+        until(lambda: state()["dead"] == 1)
+        _Receiver.status = 200
+        with watched_page(browser, base) as page:
+            sign_in(page, at="#/webhooks")
+            row = page.get_by_role("region", name="Webhooks").get_by_role("row").nth(1)
+            expect(row).to_contain_text("75 %")
+            expect(row).to_contain_text(re.compile(r"[\d.]+ ms"))
+            row.get_by_role("link", name="w").click()
+            expect(page.get_by_text("of 4 requests since the start")).to_be_visible()
+            for name, fields in (("Redrive", {}), ("Replay", {"From": "-1h"})):
+                page.get_by_role("button", name=name).click()
+                dialog = page.get_by_role("dialog")
+                for label, value in fields.items():
+                    dialog.get_by_label(label).fill(value)
+                dialog.get_by_role("button", name=name).click()
+                expect(dialog).to_have_count(0)
+                if name == "Redrive":
+                    until(lambda: state()["dead"] == 0)
+                    assert state()["delivered"] == 4
+            until(lambda: state()["delivered"] >= 8)
+            page.get_by_role("button", name="Rotate the secret").click()
+            page.get_by_role("dialog").get_by_role("button", name="Rotate the secret").click()
+            secret = page.get_by_label("Secret", exact=True).inner_text()
+            assert secret.startswith("whsec_") and state()["secrets"] == 2
+            page.get_by_role("button", name="Hide").click()
+            assert secret not in page.content()
+            leave(page)
+        http.close()
+    receiver.shutdown()
+    receiver.server_close()

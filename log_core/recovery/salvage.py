@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +47,7 @@ class Hole:
 def quarantine(files: Files, folder: Folder, path: Path) -> Path:
     """Keep a durable copy of a damaged file, once for each state it was in; where. Raises OSError."""
     import filecmp  # only a damaged log needs it
+    import shutil  # here: it loads five compressors, and few starts need it
 
     for number in itertools.count():
         copy = folder.quarantine / (f"{path.name}.{number}" if number else path.name)

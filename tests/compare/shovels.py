@@ -26,6 +26,7 @@ from penstock.lazy_dataclass import dataclass
 from tests.compare.publishing import AMQP, AMQP10, NATIVE, declare, publish
 from tests.support.amqp_client import Connection
 from tests.support.brokers import Broker, Gateway, RabbitMQ
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS
 
 _LIMIT_S: Final = 600.0
@@ -130,7 +131,10 @@ def measure(kind: Kind, pair: Pair, management_port: int, name: str, count: int,
     published = _publish(kind, pair.source, source, count, size)
     publish_s = pair.cpu_s() - cpu_s
     url = f"http://127.0.0.1:{management_port}/api/parameters/shovel/%2F/{name}"
-    with Connection(pair.target.amqp_port) as connection, httpx.Client(auth=("guest", "guest")) as api:
+    with (
+        Connection(pair.target.amqp_port) as connection,
+        httpx.Client(auth=("guest", "guest"), timeout=LIMIT_S) as api,
+    ):
         connection.channel()
         cpu_s, began = pair.cpu_s(), time.monotonic()
         value = _ends(kind, pair, source, target)

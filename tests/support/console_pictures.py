@@ -22,6 +22,7 @@ from playwright.sync_api import Page, expect
 from tests.support.brokers import ROOT, Gateway
 from tests.support.browser import chromium, watched_page
 from tests.support.console import sign_in
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 
 _FOLDER = ROOT / "docs" / "how-to"
@@ -106,7 +107,10 @@ def _delayed(page: Page, api: Api) -> None:
         f"http://127.0.0.1:{api.port}/v1/vhosts/%2F/exchanges/amq.topic/messages?routing_key=shop.reminder"
     )
     later = [{"value": "x", "delay_ms": 3_600_000 * (number % 9 + number % 2)} for number in range(1, 30)]
-    assert httpx.post(target, json={"messages": later}, auth=("guest", "guest")).status_code == 200
+    assert (
+        httpx.post(target, json={"messages": later}, auth=("guest", "guest"), timeout=LIMIT_S).status_code
+        == 200
+    )
     page.goto("/#/delayed")
     expect(page.get_by_role("heading", name="Due by hour")).to_be_visible()
     _picture(page, "console-delayed.png")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -50,6 +49,8 @@ class Membership:
         """Stop when the supervisor is gone: nobody would start or stop this worker any more."""
 
         def ended() -> None:
+            import shutil  # here: it loads five compressors, and a start does not need it
+
             loop.remove_reader(self.life)
             self.stopping.set()
             shutil.rmtree(self.paths[0].parent, ignore_errors=True)  # which it would have done

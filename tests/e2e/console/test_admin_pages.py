@@ -16,6 +16,7 @@ from tests.support.brokers import Gateway
 from tests.support.browser import obstacles, watched_page
 from tests.support.certificates import Authority
 from tests.support.console import HOSTILE, leave, sign_in
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 
 pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
@@ -73,7 +74,7 @@ def test_a_token_is_shown_once_and_logs_in_until_it_is_revoked(
     assert page.locator("main img").count() == 0
     whoami = f"http://127.0.0.1:{api.port}/api/whoami"
     bearer = {"authorization": f"Bearer {text}"}
-    assert httpx.get(whoami, headers=bearer).json()["name"] == "guest"
+    assert httpx.get(whoami, headers=bearer, timeout=LIMIT_S).json()["name"] == "guest"
     page.get_by_role("button", name="Hide").click()
     stored = page.evaluate("JSON.stringify([localStorage, sessionStorage, location.href])")
     assert text not in page.content() and text not in stored
@@ -83,7 +84,7 @@ def test_a_token_is_shown_once_and_logs_in_until_it_is_revoked(
     row.get_by_role("button", name="Revoke").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
     expect(row).to_have_count(0)
-    assert httpx.get(whoami, headers=bearer).status_code == 401
+    assert httpx.get(whoami, headers=bearer, timeout=LIMIT_S).status_code == 401
     assert _noted(api, "token.issue") and _noted(api, "token.revoke")
     assert text not in json.dumps(api.get("audit"))
     leave(page)
@@ -100,7 +101,10 @@ def test_an_administrator_makes_tokens_of_others(page: Page, api: Api, unique: s
     page.get_by_role("dialog").get_by_role("button", name="Make a token").click()
     text = page.get_by_label("Token", exact=True).inner_text()
     whoami = f"http://127.0.0.1:{api.port}/api/whoami"
-    assert httpx.get(whoami, headers={"authorization": f"Bearer {text}"}).json()["name"] == unique
+    assert (
+        httpx.get(whoami, headers={"authorization": f"Bearer {text}"}, timeout=LIMIT_S).json()["name"]
+        == unique
+    )
     leave(page)
     assert api.status("DELETE", f"users/{unique}") == 204
 

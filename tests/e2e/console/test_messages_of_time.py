@@ -17,6 +17,7 @@ from tests.support.brokers import Gateway
 from tests.support.browser import watched_page
 from tests.support.console import leave, sign_in
 from tests.support.data_plane import until
+from tests.support.limits import LIMIT_S
 from tests.support.management import SETTINGS, Api
 
 pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
@@ -29,7 +30,7 @@ def test_delayed_messages_by_hour_and_one_is_sent(page: Page, api: Api, unique: 
     target = f"http://127.0.0.1:{api.port}/v1/vhosts/%2F/queues/{unique}/messages"
     for hours in (20, 20, 30):
         message = {"value": "later", "delay_ms": hours * HOUR_MS}
-        assert httpx.post(target, json=message, auth=("guest", "guest")).status_code == 200
+        assert httpx.post(target, json=message, auth=("guest", "guest"), timeout=LIMIT_S).status_code == 200
     sign_in(page, at="#/delayed")
     hours_ = page.get_by_role("region", name="Due by hour")
     expect(hours_.get_by_role("listitem")).to_have_count(2)

@@ -13,6 +13,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.support.brokers import Gateway
 from tests.support.data_plane import SERVED, open_client, until
+from tests.support.limits import LIMIT_S
 from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("this is about penstock's own data plane")
@@ -139,6 +140,7 @@ def test_a_stranger_a_page_of_another_site_and_text_are_refused(gateway: Gateway
     answer = httpx.get(
         f"http://127.0.0.1:{gateway.ports['http']}/v1/vhosts/%2F/mqtt",
         auth=(user, user),
+        timeout=LIMIT_S,
         headers={"origin": "https://elsewhere.example", "upgrade": "websocket", "connection": "upgrade"},
     )
     assert (answer.status_code, answer.json()["code"]) == (403, "cross_site")

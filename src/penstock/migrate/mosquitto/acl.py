@@ -15,7 +15,7 @@ __all__ = ["BRIDGE", "MOVER", "of_bridges", "read"]
 MOVER: Final = "penstock-migrate"
 """The user who puts messages into penstock. It exists while that happens."""
 BRIDGE: Final = "penstock-bridge"
-"""The user of bridges where there is an ACL file: Mosquitto's own counts for no bridge. It has no password."""
+"""The user of bridges where there is an ACL file: Mosquitto's own rules do not count. It has no password."""
 _OF_BRIDGES: Final = f"""
 # Mosquitto's rules count for no bridge. This is the user of bridges here.
 user {BRIDGE}

@@ -48,8 +48,8 @@ demo: $(STAMPS)/extras kernels  ## replay a real data set through paho (MQTT) in
 ## Check
 
 .PHONY: test
-test: test-setup  ## run the whole test suite, one process more than there are cores
-	$(BIN)/python -m pytest -q -n $$(($$(nproc) + 1)) --dist loadfile --durations 10 $(ARGS)
+test: test-setup  ## run the whole test suite, four processes more than there are cores
+	$(BIN)/python -m pytest -q -n $$(($$(nproc) + 4)) --dist loadfile --durations 10 $(ARGS)
 
 .PHONY: test-setup
 test-setup: $(STAMPS)/extras $(STAMPS)/node kernels peers

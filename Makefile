@@ -246,12 +246,22 @@ lock: $(STAMPS)/release  ## write requirements.lock anew: the newest versions th
 dist: dist/.sources  ## build the source distribution and a wheel for Linux, checked, in dist/
 
 .PHONY: wheels
-wheels: dist  ## build wheels for the other Pythons from 3.11 to 3.14 that this machine has
+wheels: dist  ## build wheels for the other Pythons from 3.11 to 3.14 that this machine or, for root with mmdebstrap, Debian sid has
 	@.ci/pythons | while read -r python; do \
 	  tag=$$("$$python" -c 'import sys; print(f"cp3{sys.version_info.minor}")'); \
 	  [ -z "$$(ls dist/penstock_gateway-*-"$$tag"-*.whl 2>/dev/null)" ] || continue; \
 	  rm -rf build/wheel && echo "penstock: building a wheel with $$python"; \
 	  $(BUILD_WHEEL) --python "$$python" --out-dir build/wheel dist/penstock_gateway-*.tar.gz </dev/null; \
+	  $(REPAIR) build/wheel/*.whl; \
+	done
+	@for version in 3.13 3.14; do \
+	  [ -z "$$(ls dist/penstock_gateway-*-cp$${version/./}-*.whl 2>/dev/null)" ] || continue; \
+	  if [ "$$(id -u)" != 0 ] || ! command -v mmdebstrap >/dev/null; then \
+	    echo "penstock: no wheel for Python $$version: that needs it here, or root and mmdebstrap"; continue; \
+	  fi; \
+	  rm -rf build/wheel && echo "penstock: building a wheel with Python $$version of Debian sid"; \
+	  deploy/wheel/build dist/penstock_gateway-*.tar.gz build/wheel $$version || \
+	    { [ $$? = 3 ] && echo "penstock: no wheel for Python $$version: Debian sid has none" && continue; exit 1; }; \
 	  $(REPAIR) build/wheel/*.whl; \
 	done
 

@@ -15,9 +15,10 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.install import booted, container, debian, unit, wheel
+from tests.install import booted, container, debian, later, unit, wheel
 from tests.install.errors import NotHere
 
+_OF_LATER_DEBIAN = ("cp313", "cp314")
 _TAGS = ("cp311", "cp312", "cp313", "cp314")
 Check = Callable[[], None]
 
@@ -40,8 +41,14 @@ def ways(dist: Path) -> Iterator[tuple[str, Check]]:
             raise NotHere(f"this machine has no Python 3.{tag[3:]} with venv and headers")
         return pythons[tag]
 
+    def check_wheel(tag: str) -> None:
+        if tag in pythons or tag not in _OF_LATER_DEBIAN:
+            wheel.check(gateway(tag), python(tag))
+        else:
+            later.check(gateway(tag), f"3.{tag[3:]}")
+
     for tag in _TAGS:
-        yield f"wheel, Python 3.{tag[3:]}", lambda tag=tag: wheel.check(gateway(tag), python(tag))
+        yield f"wheel, Python 3.{tag[3:]}", lambda tag=tag: check_wheel(tag)
     tag = next(iter(pythons), _TAGS[0])
     yield "wheel, baseline CPU", lambda: wheel.check_baseline(gateway(tag), python(tag))
     for name, pattern in (("compiled", f"{tag}-{tag}-manylinux*"), ("in Python", "py3-none-any")):

@@ -20,6 +20,15 @@ from tests.install.errors import NotHere
 CLEAN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
 HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 _COMMAND_S = 600.0
+_PACKAGES = {
+    "chroot": "coreutils",
+    "dpkg-deb": "dpkg",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "systemd-nspawn": "systemd-container",
+    "unshare": "util-linux",
+}
+"""Debian's packages of commands that have another name."""
 
 
 class Machine:
@@ -106,7 +115,8 @@ def need(*commands: str) -> None:
         raise NotHere("needs root")
     missing = [one for one in commands if shutil.which(one) is None]
     if missing:
-        raise NotHere(f"needs {' '.join(missing)}: apt-get install {' '.join(missing)}")
+        packages = sorted({_PACKAGES.get(one, one) for one in missing})
+        raise NotHere(f"needs {' '.join(missing)}: apt-get install {' '.join(packages)}")
 
 
 @contextlib.contextmanager
@@ -138,7 +148,9 @@ def debian_root(suite: str, packages: Sequence[str]) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="penstock-debian-") as text:
         root = Path(text) / "root"
         include = [f"--include={','.join(packages)}"] if packages else []
-        words = ["mmdebstrap", "--quiet", "--variant=minbase", *include, suite, str(root)]
+        # A mirror of an unstable suite may stand still for longer than its lists are good for.
+        old = '--aptopt=Acquire::Check-Valid-Until "false"'
+        words = ["mmdebstrap", "--quiet", "--variant=minbase", old, *include, suite, str(root)]
         made = subprocess.run(words, capture_output=True, text=True)
         if made.returncode:
             last = (made.stderr.strip().splitlines() or ["no word"])[-1]

@@ -175,6 +175,15 @@ def test_a_property_that_cannot_be_sent_is_named(name: str, value: Any) -> None:
         encoded({name: value})
 
 
+def test_headers_that_no_frame_could_carry_are_refused() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(20):
+        deep = {"a": deep}
+    for headers in (encoded({"headers": deep}), {1 << 13: b"\0\0\0\1"}):
+        with pytest.raises(ValueError, match="headers are no table"):
+            edit(properties=headers, array=_ARRAY, firsts=_FIRSTS)
+
+
 def test_a_header_that_grows_too_large_is_refused() -> None:
     before = header({"a": "x" * 400})
     most = len(edit(stamp=b"s").changed(before, False) or b"")

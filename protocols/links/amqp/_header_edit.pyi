@@ -37,6 +37,9 @@ class HeaderEdit:
             stamp: The name of a header that is set to the time, in ms since the epoch.
             lowers_copies: Whether the headers CC and BCC become cc and bcc, which route nothing.
 
+        Raises:
+            ValueError: headers among the properties are no table, or an argument is not as it says.
+
         """
     def changed(self, frame: bytes, redelivered: bool) -> bytes | None:
         """The frame in place of this one; None: the message does not pass.

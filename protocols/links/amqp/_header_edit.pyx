@@ -162,6 +162,10 @@ cdef class HeaderEdit:
             place = 16 - int(flag).bit_length()
             if not 0 <= place < PLACES:
                 raise ValueError(f"{flag} is the flag of no property")
+            if place == HEADERS and (
+                table_size(<const uint8_t*>PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value), 0) != PyBytes_GET_SIZE(value)
+            ):
+                raise ValueError("headers are no table, or one that is too deep")
             self._properties[place] = value
             self._replaced |= <uint16_t>(FIRST_FLAG >> place)
             self._added += len(value)

@@ -27,17 +27,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from bench.amqp10_lone import QUEUE as LONE_QUEUE
 from bench.amqp10_lone import Client as Lone
 from bench.amqp10_lone import amqp091, amqp10
+from bench.connections.drive import opened
 from bench.connections.logins import AMQP_LOGIN, Script, come_and_go, mqtt_login
+from bench.connections.rows import Row
 from bench.load import LoadFailed, connect, read_exactly
 from bench.load_amqp import CONFIRM_BYTES, UNBLOCKED, Client, message
 from bench.load_mqtt import PUBACK_BYTES, open_session, packet, publish_packet, retained_packets, subscribe
 from bench.report import machine
 from tests.support.brokers import ROOT, Gateway
+from tests.support.certificates import Authority
 
 BODY_BYTES = 100
 CHUNK_MESSAGES = 200
@@ -47,6 +50,8 @@ IN_FLIGHT = 20
 TIMEOUT_S = 600.0
 _FUNCTION = re.compile(r"\s*([\d,]+) \([^)]*\)\s+\S*?:__pyx_\w+?_8penstock_(\w+)")
 
+Layer: TypeAlias = Literal["tcp", "tls", "ws"]
+_LISTENERS: dict[Layer, str] = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws"}
 Exchange: TypeAlias = Callable[[], None]
 """Sends one chunk; it returns when all of it is delivered and answered."""
 
@@ -58,7 +63,11 @@ class CountedGateway(Gateway):
     stop_timeout_s = TIMEOUT_S
 
     def __init__(self, folder: Path, checkout: Path) -> None:
-        super().__init__(folder)
+        folder.mkdir(exist_ok=True)
+        cert, key = Authority(folder / "certificates").server()
+        any_port = dict.fromkeys(("mqtt.tls_listen", "mqtt.ws_listen"), "127.0.0.1:0")
+        files = {"tls.cert_file": str(cert), "tls.key_file": str(key)}
+        super().__init__(folder / "gateway", settings=any_port | files)
         self._checkout = checkout
         self._dumps = 0
 
@@ -175,6 +184,17 @@ def _logins(port: int, script: Script, *, overlap: bool = False) -> Exchange:
     return exchange
 
 
+def _pairs(gateway: CountedGateway, closing: ExitStack, layer: Layer) -> Exchange:
+    """Messages of QoS 1 of many pairs; each publisher waits for its PUBACK."""
+    row = Row(name="count", layer=layer, publishers=50, consumers=50, pairs=True, qos=1)
+    clients = closing.enter_context(opened(row, gateway.ports[_LISTENERS[layer]]))
+
+    def exchange() -> None:
+        clients.run(0, messages=CHUNK_MESSAGES)
+
+    return exchange
+
+
 def _lone(gateway: CountedGateway, closing: ExitStack, connect: Callable[[int], Lone]) -> Exchange:
     """One message of each of many connections, and its outcome."""
     queue = Client(gateway.amqp_port, timeout_s=TIMEOUT_S)
@@ -209,6 +229,9 @@ ROWS: dict[str, Callable[[CountedGateway, ExitStack], Exchange]] = {
         gateway.mqtt_port, mqtt_login(same=True, leaves=False), overlap=True
     ),
     "mqtt_persistent_return": lambda gateway, _: _logins(gateway.mqtt_port, mqtt_login(clean=False)),
+    "mqtt_pairs_qos1": lambda gateway, closing: _pairs(gateway, closing, "tcp"),
+    "mqtt_pairs_qos1_tls": lambda gateway, closing: _pairs(gateway, closing, "tls"),
+    "mqtt_pairs_qos1_ws": lambda gateway, closing: _pairs(gateway, closing, "ws"),
     "amqp_login": lambda gateway, _: _logins(gateway.amqp_port, AMQP_LOGIN),
     "amqp_lone_confirm": lambda gateway, closing: _lone(gateway, closing, amqp091),
     "amqp10_lone_unsettled": lambda gateway, closing: _lone(gateway, closing, amqp10),

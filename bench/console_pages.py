@@ -7,7 +7,10 @@
 --case watched   Two gateways with --queues queues each; the history of one is off
                  (`management.history_bytes` = 0). A client publishes to a queue of either as fast as it is
                  taken, another one consumes. Rounds take turns: with the history and --pages pages open in
-                 Chromium (overviews, lists in the order of a rate, and a queue), and without either.
+                 Chromium (overviews, lists in the order of a rate, and a queue), without either, and without
+                 either while the same pages are open at the other gateway. The last one has the browser's
+                 share of cores and caches, and none of the gateway's work for it, so the ratio to it is the
+                 gateway's own.
                  Printed is how many messages a second of the gateway's CPU moves; and what the pages cost
                  a gateway to which nobody publishes, per second. On a machine that other work keeps busy
                  only the second figure means much: the gateway then has less than a core, and the pages'
@@ -18,7 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
@@ -50,21 +53,26 @@ def watched(
     names = [_QUEUE, *(f"queue-{number:06}" for number in range(queues))]
     off = {**settings, "management.history_bytes": "0"}
     with Gateway(folder / "off", settings=off) as without, Gateway(folder / "on", settings=settings) as with_:
-        gateways = {False: without, True: with_}
-        for gateway in gateways.values():
+        for gateway in (without, with_):
             declare(gateway.amqp_port, names)
             wait_until_idle(gateway.pid, 120)
-        costs = {looks: _idle(gateway, pages * looks, seconds) for looks, gateway in gateways.items()}
-        found: dict[bool, list[float]] = {False: [], True: []}
+        cost = _idle(with_, pages, seconds) - _idle(without, 0, seconds)
+        # What is measured, and the gateway that the pages look at.
+        ways = {
+            "history off, no page": (without, None),
+            "history off, pages at another gateway": (without, with_),
+            f"history on, {pages} pages open": (with_, with_),
+        }
+        found: dict[str, list[float]] = {label: [] for label in ways}
         for _ in range(rounds):
-            for looks, gateway in gateways.items():
-                found[looks].append(_per_cpu_second(gateway, pages if looks else 0, seconds))
-    for looks, figures in found.items():
-        label = f"history on, {pages} pages open" if looks else "history off, no page"
+            for label, (gateway, looked_at) in ways.items():
+                found[label].append(_per_cpu_second(gateway, looked_at, pages, seconds))
+    for label, figures in found.items():
         print(f"{label:44} {median(figures):12,.0f} messages per CPU second", flush=True)
-    cost = costs[True] - costs[False]
+    off, elsewhere, on = map(median, found.values())
     print(f"{'the history and the pages, without traffic':44} {1000 * cost:12.1f} ms of CPU per second")
-    print(f"{'with them, of without':44} {median(found[True]) / median(found[False]):12.3f}", flush=True)
+    print(f"{'with them, of without':44} {on / off:12.3f}")
+    print(f"{'with them, of pages at another gateway':44} {on / elsewhere:12.3f}", flush=True)
 
 
 def first(folder: Path, settings: dict[str, str], queues: int, rounds: int) -> None:
@@ -109,9 +117,10 @@ def _idle(gateway: Gateway, pages: int, seconds: float) -> float:
         return (cpu_seconds(gateway.pid) - before) / (time.monotonic() - began)
 
 
-def _per_cpu_second(gateway: Gateway, pages: int, seconds: float) -> float:
+def _per_cpu_second(gateway: Gateway, looked_at: Gateway | None, pages: int, seconds: float) -> float:
     port = gateway.amqp_port
-    with beside((_publishing, port), (_consuming, port)) as (published, _), _open(gateway, pages):
+    looking = nullcontext() if looked_at is None else _open(looked_at, pages)
+    with beside((_publishing, port), (_consuming, port)) as (published, _), looking:
         time.sleep(2)  # the pages are drawn, and what follows is even
         before, count = cpu_seconds(gateway.pid), published.value
         time.sleep(seconds)

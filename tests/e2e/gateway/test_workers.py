@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import paho.mqtt.client as paho
@@ -299,6 +300,37 @@ def test_a_websocket_of_the_data_plane_is_handed_over(gateway: Gateway) -> None:
             assert socket.recv(timeout=WAIT_S)
 
     both_ways(gateway, "http", once)
+
+
+def test_mqtt_over_a_websocket_of_http_is_in_the_worker_of_its_vhost(gateway: Gateway) -> None:
+    """Whichever vhost the path names, and whichever worker accepted it; nobody gives a password."""
+
+    def once() -> None:
+        for vhost in VHOSTS:
+            name = f"{vhost}:guest".encode()
+            connect = b"\0\x04MQTT\x05\x82\0\x3c\0\0\x04page" + len(name).to_bytes(2, "big") + name
+            with websocket(
+                f"ws://127.0.0.1:{gateway.ports['http']}/v1/vhosts/{quote(vhost, safe='')}/mqtt",
+                additional_headers={"authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="},
+                subprotocols=["mqtt"],  # type: ignore[list-item]
+            ) as socket:
+                socket.send(b"\x10" + bytes((len(connect),)) + connect)
+                connack = socket.recv(timeout=WAIT_S)
+                assert isinstance(connack, bytes) and connack[0] >> 4 == 2 and connack[3] == 0
+
+    both_ways(gateway, "http", once)
+
+
+def test_certificates_are_read_again_in_every_worker(
+    gateway: Gateway, api: Api, authority: Authority
+) -> None:
+    """The watch of the files may have done it before in some: afterwards none has the old ones."""
+    place = ("127.0.0.1", gateway.ports["amqps"])
+    before = ssl.get_server_certificate(place)
+    authority.server()
+    assert api.status("POST", "certificates/reload") == 204
+    seen = {ssl.get_server_certificate(place) for _ in range(MOST_TRIES)}
+    assert len(seen) == 1 and before not in seen
 
 
 def test_lists_and_sums_are_of_all_workers(gateway: Gateway, api: Api) -> None:

@@ -121,3 +121,17 @@ def test_an_import_into_one_vhost_is_tried_before(gateway: Gateway, api: Api, un
         assert other.status("POST", f"definitions-dry-run/{unique}", body) == 401
     assert api.status("DELETE", f"users/{unique}") == 204
     assert api.status("DELETE", f"vhosts/{unique}") == 204
+
+
+def test_figures_of_the_log(gateway: Gateway, api: Api, unique: str) -> None:
+    before = api.get("overview")["penstock"]["log"]
+    assert api.status("PUT", f"queues/%2F/{unique}", {"durable": True}) == 201
+    message = {
+        "routing_key": unique, "payload": "x" * 500_000, "payload_encoding": "string",
+        "properties": {"delivery_mode": 2},
+    }  # fmt: skip
+    assert api.status("POST", "exchanges/%2F/amq.default/publish", message) == 200
+    assert api.status("DELETE", f"queues/%2F/{unique}") == 204  # kept by then
+    after = api.get("overview")["penstock"]["log"]
+    assert after["bytes"] - before["bytes"] >= 500_000
+    assert after["sync_us"] > 0 and after["backlog_bytes"] >= 0

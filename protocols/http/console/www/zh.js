@@ -761,4 +761,8 @@ export default {
   "{subject} ends in {n} days. Put another certificate into the file.": "{subject} 将在 {n} 天后到期。请在文件中放入新证书。",
   "{subject} has ended. Clients that verify it are refused. Put another certificate into the file.": "{subject} 已到期，会验证证书的客户端将拒绝连接。请在文件中放入新证书。",
   "{what} was refused with reason code {code}.": "{what} 被拒绝，原因码 {code}。",
+  "Kept": "已保留",
+  "Not on the disk yet": "尚未写入磁盘",
+  "A sync takes": "一次同步耗时",
+  "on average since the start": "启动以来的平均值",
 };

@@ -285,6 +285,7 @@ class _Overview:
                 "duplicates": api.broker.log.producers.duplicates,
                 "delayed": api.broker.delayed.statistics()["delayed"],
                 "webhooks": len(list(api.webhooks)),
+                "log": _log_figures(api),
                 "clients": dict(Counter(live.info.protocol for live in lives)),
                 "blocked": blocked(api, [vhost.name for vhost in vhosts], api.seen(request, lives)),
             },
@@ -513,6 +514,17 @@ MEMORY_PARTS: Final = (
 
 def _exchange_types() -> list[dict[str, Any]]:
     return [{"name": name, "description": f"AMQP {name} exchange", "enabled": True} for name in sorted(TYPES)]
+
+
+def _log_figures(api: Management) -> dict[str, Any]:
+    """The log: bytes of its segments, bytes that the disk has not yet, and the average time of a sync."""
+    log = api.broker.log
+    figures = log.statistics()
+    return {
+        "bytes": sum(segment.end for segment in log.segments_from(0)),
+        "backlog_bytes": figures["backlog_bytes"],
+        "sync_us": figures["sync_us"] // figures["syncs"] if figures["syncs"] else None,
+    }
 
 
 def _other_nodes(api: Management) -> list[dict[str, Any]]:

@@ -260,6 +260,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
             "duplicates": int,
             "delayed": int,
             "webhooks": int,
+            "log": {"bytes": int, "backlog_bytes": int, "sync_us": (int, None)},
             "clients": {str: int},
             "blocked": [{"what": Choice(*KINDS), "name": str, "effect": Choice(*EFFECTS), "reason": str}],
         },

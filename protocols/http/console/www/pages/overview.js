@@ -3,7 +3,7 @@
 import { html } from "../vendor/preact.js";
 import { query as asQuery } from "../api.js";
 import { link } from "../location.js";
-import { Cards, Facts, Loading, Rows, bytes, count, duration, rate, useLoaded } from "../parts.js";
+import { Cards, Facts, Loading, Rows, bytes, count, duration, rate, tenths, useLoaded } from "../parts.js";
 import { useLive, withLive } from "../live.js";
 import { Plot, Range, isLive, samplesQuery } from "../plot.js";
 import { t } from "../words.js";
@@ -40,6 +40,11 @@ export default function Overview({ user, query }) {
       [t("Connections"), count(objects.connections)], [t("Channels"), count(objects.channels)],
       [t("Consumers"), count(objects.consumers)], [t("Queues"), count(objects.queues)],
       [t("Exchanges"), count(objects.exchanges)], [t("Delayed messages"), count(data.penstock.delayed)],
+    ]} />
+    <h2>${t("Log")}</h2>
+    <${Cards} rows=${[
+      [t("Kept"), bytes(data.penstock.log.bytes)], [t("Not on the disk yet"), bytes(data.penstock.log.backlog_bytes)],
+      [t("A sync takes"), data.penstock.log.sync_us === null ? "–" : `${tenths(data.penstock.log.sync_us / 1000)} ${t("ms")}`, t("on average since the start")],
     ]} />
     <h2>${t("Clients by protocol")}</h2>
     ${Object.keys(data.penstock.clients).length === 0 ? html`<p class="quiet">${t("Nobody is connected.")}</p>` : html`<${Cards}

@@ -57,7 +57,7 @@ def watched(
             declare(gateway.amqp_port, names)
             wait_until_idle(gateway.pid, 120)
         cost = _idle(with_, pages, seconds) - _idle(without, 0, seconds)
-        # What is measured, and the gateway that the pages look at.
+        # The gateway that is measured, and the one that the pages look at.
         ways = {
             "history off, no page": (without, None),
             "history off, pages at another gateway": (without, with_),
@@ -69,9 +69,9 @@ def watched(
                 found[label].append(_per_cpu_second(gateway, looked_at, pages, seconds))
     for label, figures in found.items():
         print(f"{label:44} {median(figures):12,.0f} messages per CPU second", flush=True)
-    off, elsewhere, on = map(median, found.values())
+    alone, elsewhere, on = map(median, found.values())
     print(f"{'the history and the pages, without traffic':44} {1000 * cost:12.1f} ms of CPU per second")
-    print(f"{'with them, of without':44} {on / off:12.3f}")
+    print(f"{'with them, of without':44} {on / alone:12.3f}")
     print(f"{'with them, of pages at another gateway':44} {on / elsewhere:12.3f}", flush=True)
 
 

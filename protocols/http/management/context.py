@@ -214,6 +214,20 @@ class Management:
         assert identity is not None
         return identity if AUDITOR in identity.tags else self.require_tag(identity)
 
+    def whoami(self, request: Request) -> dict[str, Any]:
+        """The caller, as a page needs it; one whom only an issuer of tokens knows is not an internal user.
+
+        Raises:
+            HttpError: 403.
+
+        """
+        identity = self.person(request)
+        return {
+            "name": identity.username,
+            "tags": sorted(identity.tags),
+            "is_internal_user": identity.grants is None,
+        }
+
     def require_tag(self, identity: Identity) -> Identity:
         """A user who has a tag for the API. Raises HttpError 403."""
         if not identity.tags & _TAGS:

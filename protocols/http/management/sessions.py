@@ -13,7 +13,7 @@ The token is what the form had, as the header Authorization has it: RabbitMQ's p
 from __future__ import annotations
 
 import base64
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qsl
 
 from penstock.protocols.http.management.bodies import Body, Text
@@ -55,8 +55,7 @@ class _Sessions:
                 username, password.encode("utf-8", "surrogateescape"), request.local, peer=request.peer_host
             )
         cookie = await begin_session(self._api, request)
-        identity = self._api.person(request)
-        shown: dict[str, Any] = {"name": identity.username, "tags": sorted(identity.tags)}
+        shown = self._api.whoami(request)
         if _is_form(request):
             shown = {**shown, "user": shown, "token": _token(username, password)}
         return json_response(shown, headers=cookie)

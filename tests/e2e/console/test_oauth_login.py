@@ -92,6 +92,12 @@ def test_a_user_signs_in_at_the_issuer_and_has_the_rights_of_the_token(page: Pag
         answer = page.request.get(may.format(operation, key)).json()
         assert (answer["allowed"], answer["rules"][0]["rule"]) == (allowed, "token")
     assert page.request.get("/api/may?user=guest&vhost=%2F&operation=read&name=q").status == 401
+    # The gateway has no such user, so it makes no tokens for her and limits nothing.
+    for place, told in (("tokens", "programs get theirs there"), ("limits/users", "has no limits of yours")):
+        page.goto(f"/#/{place}")
+        expect(page.get_by_text(told)).to_be_visible()
+        expect(page.get_by_text("Loading …")).to_have_count(0)
+        expect(page.locator("main").get_by_role("button")).to_have_count(0)
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("Password")).to_be_visible()
     log = gateway.log_text()
@@ -126,7 +132,11 @@ def test_a_code_logs_in_once(client: httpx.Client, issuer: Issuer) -> None:
     back = issuer.logged_in(begun(client), {"user": "ann"})
     kept = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
     assert client.get(back).headers["location"] == "/"
-    assert client.get("/api/whoami").json() == {"name": "ann", "tags": ["management"]}
+    assert client.get("/api/whoami").json() == {
+        "name": "ann",
+        "tags": ["management"],
+        "is_internal_user": False,
+    }
     client.cookies.clear()
     again = client.get(back, headers={"cookie": kept})
     assert again.headers["location"] == "/#/sign-in/unanswered"

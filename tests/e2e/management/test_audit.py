@@ -178,7 +178,11 @@ def test_auditors_read_it_and_others_do_not(gateway: Gateway, api: Api, unique: 
     assert trail(auditor, user="guest") and auditor.get("audit/verify")[0]["whole"]
     for path in ("users", "overview", "queues"):
         assert auditor.status("GET", path) == 401, "the trail and nothing else"
-    assert auditor.get("whoami") == {"name": f"{unique}-auditor", "tags": ["auditor"]}  # the console asks
+    assert auditor.get("whoami") == {
+        "name": f"{unique}-auditor",
+        "tags": ["auditor"],
+        "is_internal_user": True,
+    }
     assert manager.status("GET", "audit") == manager.status("GET", "audit/verify") == 401
     page = auditor.get("audit?page=1&page_size=2&columns=seq,action")
     assert len(page["items"]) == 2 and page["items"][0].keys() == {"seq", "action"}

@@ -55,7 +55,8 @@ def test_a_page_logs_in_and_out(gateway: Gateway, http2: bool) -> None:
         assert page.get("/api/whoami").status_code == 401
         answer = page.post("/api/login", json=GUEST)
         assert answer.status_code == 200
-        assert answer.json() == {"name": "guest", "tags": ["administrator"]}
+        told = {"name": "guest", "tags": ["administrator"], "is_internal_user": True}
+        assert answer.json() == told
         cookie = answer.headers["set-cookie"]
         assert cookie.startswith(f"penstock-{gateway.ports['management']}=")
         assert cookie.endswith("; Path=/; HttpOnly; SameSite=Strict")  # and no time of its own

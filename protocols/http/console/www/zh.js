@@ -765,4 +765,6 @@ export default {
   "Not on the disk yet": "尚未写入磁盘",
   "A sync takes": "一次同步耗时",
   "on average since the start": "启动以来的平均值",
+  "You have logged in at an issuer of tokens, so the gateway makes none for you: programs get theirs there.": "您通过令牌颁发者登录，网关不会为您创建令牌：程序应从颁发者处获取。",
+  "You have logged in at an issuer of tokens: the gateway has no limits of yours.": "您通过令牌颁发者登录：网关没有针对您的限制。",
 };

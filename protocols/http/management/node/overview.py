@@ -354,8 +354,7 @@ class _Overview:
         return Response(204)
 
     async def whoami(self, request: Request) -> Response:
-        identity = self._api.person(request)
-        return json_response({"name": identity.username, "tags": sorted(identity.tags)})
+        return json_response(self._api.whoami(request))
 
     async def auth(self, request: Request) -> Response:
         """The ways to log in besides a password: of RabbitMQ 4.2, and of 3.10, whose page asks for others."""

@@ -25,6 +25,7 @@ def _rated(names: Iterable[str]) -> dict[str, Shape]:
 
 
 _LENGTHS: Final = _rated(("messages", "messages_ready", "messages_unacknowledged"))
+_WHOAMI: Final = {"name": str, "tags": [str], "is_internal_user": bool}
 _TEXT_OR_NONE: Final = (str, None)
 _NAMED: Final = {"name": str, "description": str, "enabled": bool}
 _CONTEXT: Final = {
@@ -676,7 +677,7 @@ HEALTH: Final = ("/api/aliveness-test/", "/api/healthchecks/", "/api/health/chec
 ANSWERS: Final[Mapping[tuple[str, str], Shape]] = {
     ("GET", "/api/overview"): Named("Overview"),
     ("GET", "/api/cluster-name"): {"name": str},
-    ("GET", "/api/whoami"): {"name": str, "tags": [str]},
+    ("GET", "/api/whoami"): _WHOAMI,
     ("GET", "/api/auth"): {
         "enable_uaa": bool,
         "uaa_client_id": str,
@@ -708,9 +709,8 @@ ANSWERS: Final[Mapping[tuple[str, str], Shape]] = {
     ],
     ("GET", "/api/auth/hash_password/{password}"): {"ok": str},
     ("POST", "/api/login"): {
-        "name": str,
-        "tags": [str],
-        "user?": {"name": str, "tags": [str]},
+        **_WHOAMI,
+        "user?": _WHOAMI,
         "token?": {"type": str, "value": str},
     },
     ("GET", "/api/may"): {

@@ -44,7 +44,8 @@ export default function Limits({ user, names, query, vhosts }) {
     ${may && (kind === "vhost"
       ? html`<${Add} kind="vhost" label=${t("Limit a virtual host")} limits=${OF_VHOSTS} whose=${{ label: t("Virtual host"), options: vhosts, value: query.vhost || vhosts[0] }} />`
       : html`<${Add} kind="user" label=${t("Limit a user")} limits=${OF_USERS} whose=${{ label: t("User"), required: true }} />`)}
-    <${Table} key=${kind} kind=${kind} title=${kind === "vhost" ? t("Virtual host") : t("User")} may=${may} target=${targets[kind]} />
+    ${kind === "user" && !may && !user.is_internal_user && html`<p class="notice">${t("You have logged in at an issuer of tokens: the gateway has no limits of yours.")}</p>`}
+    ${(kind === "vhost" || may || user.is_internal_user) && html`<${Table} key=${kind} kind=${kind} title=${kind === "vhost" ? t("Virtual host") : t("User")} may=${may} target=${targets[kind]} />`}
   </div>`;
 }
 

@@ -26,10 +26,11 @@ export default function Tokens({ user, query }) {
     ${isAdministrator && html`<form class="row" role="search" onSubmit=${choose}>
       <label><span>${t("User")}</span><input name="user" data-search key=${whose} defaultValue=${whose} autocomplete="off" required /></label>
       <button type="submit">${t("Show")}</button></form>`}
-    <div class="actions"><${Action} label=${t("Make a token")} title=${t("Make a token of {user}", { user: whose })} run=${make} fields=${[
+    ${whose === user.name && !user.is_internal_user && html`<p class="notice">${t("You have logged in at an issuer of tokens, so the gateway makes none for you: programs get theirs there.")}</p>`}
+    ${(whose !== user.name || user.is_internal_user) && html`<div class="actions"><${Action} label=${t("Make a token")} title=${t("Make a token of {user}", { user: whose })} run=${make} fields=${[
       { name: "name", label: t("Name"), required: true, help: t("says what uses it; one of the same name is replaced") },
       { name: "days", label: t("Good for so many days"), type: "number", value: 30, min: 1, max: LONGEST_DAYS, required: true },
-    ]} /></div>
+    ]} /></div>`}
     ${made && html`<div class="notice" role="status"><p>${t("This is the token {name}. Copy it now: it is shown once.", { name: made.name })}</p>
       <div class="line"><pre tabindex="0" aria-label=${t("Token")}>${made.token}</pre>
         ${navigator.clipboard && html`<button type="button" onClick=${() => navigator.clipboard.writeText(made.token)}>${t("Copy")}</button>`}

@@ -186,3 +186,17 @@ def test_a_user_without_queues_of_their_own_sees_no_replay(
     leave(page)
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
     assert api.status("DELETE", f"users/{unique}") == 204
+
+
+def test_a_stream_is_followed_from_its_beginning(gateway: Gateway, page: Page, api: Api, unique: str) -> None:
+    stream = {"arguments": {"x-queue-type": "stream"}, "durable": True}
+    assert api.status("PUT", f"queues/%2F/{unique}", stream) == 201
+    publish(gateway, unique, b"earlier")
+    sign_in(page, at=f"#/live?of=stream&name={unique}&from=first")
+    page.get_by_role("button", name="Follow").click()
+    rows = page.get_by_role("region", name="Messages").get_by_role("row")
+    expect(rows.filter(has_text="earlier")).to_have_count(1)
+    publish(gateway, unique, b"later")
+    expect(rows.filter(has_text="later")).to_have_count(1)
+    leave(page)
+    assert api.status("DELETE", f"queues/%2F/{unique}") == 204

@@ -767,4 +767,5 @@ export default {
   "on average since the start": "启动以来的平均值",
   "You have logged in at an issuer of tokens, so the gateway makes none for you: programs get theirs there.": "您通过令牌颁发者登录，网关不会为您创建令牌：程序应从颁发者处获取。",
   "You have logged in at an issuer of tokens: the gateway has no limits of yours.": "您通过令牌颁发者登录：网关没有针对您的限制。",
+  "messages of a stream": "流中的消息",
 };

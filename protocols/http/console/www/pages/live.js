@@ -1,4 +1,4 @@
-/** Messages of an exchange or an MQTT topic as they come, and the words of the gateway itself. */
+/** Messages of an exchange, an MQTT topic or a stream as they come, and the words of the gateway itself. */
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { path, query as asQuery, send } from "../api.js";
@@ -15,6 +15,7 @@ import { many, t } from "../words.js";
 const SOURCES = [
   ["exchange", t("messages through an exchange")],
   ["topic", t("messages to MQTT topics")],
+  ["stream", t("messages of a stream")],
   ["webhooks", t("attempts of webhooks")],
   ["log", t("lines of the gateway's log"), ["administrator", "monitoring"]],
   ["audit", t("the audit trail"), ["administrator", "auditor"]],
@@ -40,6 +41,7 @@ function targetOf(vhost, { of, name, from }) {
   const base = path("/v1/vhosts", vhost);
   if (of === "exchange") return name ? `${base}/${path("exchanges", name, "tail")}` : null;
   if (of === "topic") return name ? `${base}/tail${asQuery({ topic: name, from })}` : null;
+  if (of === "stream") return name ? `${base}/${path("streams", name, "tail")}${asQuery({ from })}` : null;
   return of in EVENTS ? `${base}/tail${asQuery({ events: of })}` : null;
 }
 
@@ -48,7 +50,7 @@ export default function Live({ user, query, vhosts }) {
   const mayRead = useMay(user, vhost, "read", true);
   const mayTopics = useMayAt(user, vhost, "read", "amq.topic", true);
   const seen = SOURCES.filter(([kind, , tags]) =>
-    (kind === "exchange" ? mayRead : kind !== "topic" || mayTopics) && (!tags || tags.some((tag) => user.tags.includes(tag))));
+    (kind === "exchange" || kind === "stream" ? mayRead : kind !== "topic" || mayTopics) && (!tags || tags.some((tag) => user.tags.includes(tag))));
   // An address may ask for something that this user may not follow.
   const asks = seen.some(([kind]) => kind === query.of);
   const of = asks ? query.of : seen[0][0];
@@ -66,7 +68,8 @@ export default function Live({ user, query, vhosts }) {
       ${of === "exchange" && html`<label><span>${t("Exchange")}</span><input name="name" required defaultValue=${query.name ?? (mayTopics ? "amq.topic" : "")} /></label>
         <label><span>${t("Routing keys")}</span><input name="pattern" defaultValue=${query.pattern ?? "#"} /></label>`}
       ${of === "topic" && html`<label><span>${t("Topic filter")}</span><input name="name" required defaultValue=${query.name ?? "#"} /></label>`}
-      ${(of === "exchange" || of === "topic") && html`<label><span>${t("From", {}, "start")}</span><input name="from" defaultValue=${query.from ?? "next"} />
+      ${of === "stream" && html`<label><span>${t("Stream")}</span><input name="name" required defaultValue=${query.name ?? ""} /></label>`}
+      ${["exchange", "topic", "stream"].includes(of) && html`<label><span>${t("From", {}, "start")}</span><input name="from" defaultValue=${query.from ?? "next"} />
         <small class="quiet">${t("next, first, -1h, or a time")}</small></label>`}
       <button type="submit">${t("Follow")}</button>
     </form>

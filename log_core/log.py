@@ -58,7 +58,7 @@ from penstock.log_core.threads.mailbox import Mailbox
 from penstock.log_core.wal._committer import Committer
 from penstock.log_core.wal._unwritten import Unwritten
 from penstock.log_core.wal.backpressure import Backpressure
-from penstock.log_core.wal.committer_face import CommitterFace
+from penstock.log_core.wal.committer_protocol import CommitterProtocol
 from penstock.log_core.wal.wal import Wal
 
 __all__ = ["Log", "Recovery"]
@@ -71,7 +71,7 @@ only when what is needed fills the disk."""
 _AGE_MIN_S: Final = 600.0  # segments are not closed by age more often than this
 
 Callback = Callable[[bool], object]
-MakeCommitter = Callable[[Files, Callable[[int, int, OSError | None], object]], CommitterFace]
+MakeCommitter = Callable[[Files, Callable[[int, int, OSError | None], object]], CommitterProtocol]
 
 
 class _Unit:

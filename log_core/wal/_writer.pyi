@@ -7,7 +7,7 @@ from penstock.log_core.threads._pace import Pace
 from penstock.log_core.wal._active import ActiveFile
 from penstock.log_core.wal._unwritten import Unwritten
 from penstock.log_core.wal._waiters import Waiters
-from penstock.log_core.wal.committer_face import CommitterFace
+from penstock.log_core.wal.committer_protocol import CommitterProtocol
 
 class Writer:
     """Writes what was appended, and says who may be told. `Log` derives from it and decides what follows."""
@@ -48,7 +48,7 @@ class Writer:
     syncs: bool
     """Whether what is written is made durable; else written counts as durable."""
 
-    committer: CommitterFace
+    committer: CommitterProtocol
     """Syncs what is written; set once the log has started."""
     closing: tuple[int, ...]
     """Descriptors of files that are full and not durable yet."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["CommitterFace"]
+__all__ = ["CommitterProtocol"]
 
 
-class CommitterFace(Protocol):
+class CommitterProtocol(Protocol):
     """Tells how far the log is durable."""
 
     @property

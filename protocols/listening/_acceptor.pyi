@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from penstock.protocols.net._life import Life
+from penstock.protocols.net._lifecycle import Life
 from penstock.protocols.net.admitting.admission import Admission
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_info import Totals

@@ -8,7 +8,7 @@ layers above the socket, looking after, stopping.
 import os
 from collections import deque
 
-from penstock.protocols.net._life cimport Life, is_here
+from penstock.protocols.net._lifecycle cimport Life, is_here
 from penstock.protocols.net._socket cimport SocketTransport
 from penstock.protocols.net.connection_info import Totals
 

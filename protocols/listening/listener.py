@@ -33,7 +33,7 @@ from penstock.protocols.listening._acceptor import TAKEN_PER_TURN, Acceptor
 from penstock.protocols.listening.proxy import ProxyError, read_header
 from penstock.protocols.listening.tcp import do_not_pace
 from penstock.protocols.listening.websocket_rules import WebSocketRules
-from penstock.protocols.net._life import is_here
+from penstock.protocols.net._lifecycle import is_here
 from penstock.protocols.net._socket import SocketTransport, accept
 from penstock.protocols.net.admitting._login_timeout import LATE_S
 from penstock.protocols.net.admitting.admission import MAX_CONNECTIONS

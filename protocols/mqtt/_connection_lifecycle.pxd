@@ -1,12 +1,12 @@
-"""The life of an MQTT connection. Words in _connection_life.pyi."""
+"""The life of an MQTT connection. Words in _connection_lifecycle.pyi."""
 
 from penstock.protocols.mqtt.clients._registry cimport Registry
-from penstock.protocols.mqtt.session._life cimport SessionLife
-from penstock.protocols.net._life cimport Life
+from penstock.protocols.mqtt.session._lifecycle cimport SessionLifecycle
+from penstock.protocols.net._lifecycle cimport Life
 
 
-cdef class MqttLife(Life):
-    cdef public SessionLife session
+cdef class MqttLifecycle(Life):
+    cdef public SessionLifecycle session
     cdef public Registry _clients
     cdef public object _options, _login, _amqtt, _amqtt_client
     cdef public bint _is_open, _backpressure

@@ -1,4 +1,4 @@
-"""The life of an MQTT connection. The module text is in _connection_life.pyx."""
+"""The life of an MQTT connection. The module text is in _connection_lifecycle.pyx."""
 
 import asyncio
 from typing import Literal
@@ -9,14 +9,14 @@ from penstock.protocols.mqtt.clients.clients import Clients
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.publishing.sys_topics import Counts
 from penstock.protocols.mqtt.session.session import Session
-from penstock.protocols.net._life import Life
+from penstock.protocols.net._lifecycle import Life
 from penstock.protocols.net.connection_context import ConnectionContext
 from penstock.protocols.net.connection_info import Totals
 from penstock.router.authorization.identity import Identity
 from penstock.router.authorization.topic_rules import TopicGuard
 from penstock.subscriptions.tick._tick import Sink
 
-class MqttLife(Life):
+class MqttLifecycle(Life):
     """A part of `MqttConnection`, which derives from it."""
 
     session: Session

@@ -6,16 +6,16 @@
 
 from penstock.protocols.mqtt.clients._registry cimport Registry
 from penstock.protocols.mqtt.codec import reasons
-from penstock.protocols.mqtt.session._life cimport SessionLife
+from penstock.protocols.mqtt.session._lifecycle cimport SessionLifecycle
 from penstock.protocols.mqtt.session.session import Session
-from penstock.protocols.net._life cimport Life
+from penstock.protocols.net._lifecycle cimport Life
 from penstock.router.errors import AuthenticationRefused
 
 cdef dict VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 cdef dict SPOKEN = {3: "mqtt310", 4: "mqtt311", 5: "mqtt50"}    # in metrics
 
 
-cdef class MqttLife(Life):
+cdef class MqttLifecycle(Life):
     def __init__(self, context not None, Registry clients not None, front_end not None):
         Life.__init__(self, context)
         self._clients = clients
@@ -29,7 +29,7 @@ cdef class MqttLife(Life):
     # Reads
 
     def received(self, bytearray buffer not None, Py_ssize_t size):
-        cdef SessionLife session = self.session
+        cdef SessionLifecycle session = self.session
         cdef Py_ssize_t consumed
         if session is None:
             return size
@@ -88,7 +88,7 @@ cdef class MqttLife(Life):
         return self._clients.broker.users.anonymous(self.local, everywhere=allowed is True)
 
     cdef int let_in(self, identity) except -1:
-        cdef SessionLife session = self.session
+        cdef SessionLifecycle session = self.session
         self.trusted = True
         session.logged_in(identity)
         return 0
@@ -107,7 +107,7 @@ cdef class MqttLife(Life):
     # The end
 
     def on_lost(self):
-        cdef SessionLife session = self.session
+        cdef SessionLifecycle session = self.session
         if self._login is not None:
             self._login.cancel()
         if session is not None:
@@ -121,7 +121,7 @@ cdef class MqttLife(Life):
             session.let_go()
 
     cdef int add(self, counts) except -1:
-        cdef SessionLife session = self.session
+        cdef SessionLifecycle session = self.session
         counts.bytes_received += self.bytes_in
         counts.bytes_sent += self.bytes_out
         if session is not None:
@@ -132,7 +132,7 @@ cdef class MqttLife(Life):
         self.add(counts)
 
     cdef tuple counted(self):
-        cdef SessionLife session = self.session
+        cdef SessionLifecycle session = self.session
         if session is None:
             return 0, 0
         return session.received(), session.delivered()

@@ -19,7 +19,7 @@ from penstock.errors import StartError
 from penstock.logs import fields
 from penstock.protocols.listening.front_end import FrontEnd
 from penstock.protocols.listening.websocket_rules import WebSocketRules
-from penstock.protocols.mqtt._connection_life import MqttLife
+from penstock.protocols.mqtt._connection_lifecycle import MqttLifecycle
 from penstock.protocols.mqtt.auth.acl import AclFile
 from penstock.protocols.mqtt.auth.amqtt_host import AmqttHost
 from penstock.protocols.mqtt.clients.clients import Clients
@@ -51,10 +51,10 @@ logger: Final = logging.getLogger("penstock.mqtt")
 PINGRESP: Final = b"\xd0\0"
 
 
-class MqttConnection(MqttLife, Connection):
+class MqttConnection(MqttLifecycle, Connection):
     """One TCP connection with an MQTT client: the host of its session."""
 
-    # Called by MqttLife
+    # Called by MqttLifecycle
 
     def guarded_by(self, guard: TopicGuard) -> None:
         if isinstance(guard, AmqttHost):

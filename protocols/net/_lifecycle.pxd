@@ -1,4 +1,4 @@
-"""The beginning and the end of a connection. Words in _life.pyi."""
+"""The beginning and the end of a connection. Words in _lifecycle.pyi."""
 
 from penstock.protocols.net._stream cimport Stream
 from penstock.protocols.net.admitting._login_timeout cimport LoginTimes

@@ -1,4 +1,4 @@
-"""The beginning and the end of a connection. The module text is in _life.pyx."""
+"""The beginning and the end of a connection. The module text is in _lifecycle.pyx."""
 
 import asyncio
 from collections.abc import Callable

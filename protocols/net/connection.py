@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.log_core.errors import LogFailed
 from penstock.logs import fields
-from penstock.protocols.net._life import LINGER_S, Life
+from penstock.protocols.net._lifecycle import LINGER_S, Life
 from penstock.protocols.net._socket import SocketTransport
 from penstock.protocols.net._stream import ARENA
 from penstock.protocols.net.connection_info import ConnectionInfo, Totals
@@ -66,7 +66,7 @@ _FILES_HELD_S: Final = 2.0
 
 
 class Connection(Life, asyncio.BufferedProtocol):
-    """One TCP connection. See the module text; how it begins and ends is in `_life`; hooks come last."""
+    """One TCP connection. See the module text; how it begins and ends is in `_lifecycle`; hooks come last."""
 
     # The values of most connections stand in the class: to set them anew costs time at each connect.
 

@@ -1,4 +1,4 @@
-"""The output side of a connection, as each has it. Words in _life.pyi."""
+"""The output side of a connection, as each has it. Words in _lifecycle.pyi."""
 
 from penstock.log_core.wal._writer cimport Writer
 from penstock.protocols.mqtt.clients._client cimport ClientFields
@@ -7,7 +7,7 @@ from penstock.protocols.mqtt.codec._deliver cimport Deliverer, SessionFastPath
 from penstock.protocols.mqtt.codec._packet_ids cimport Inflight
 
 
-cdef class DeliveryLife:
+cdef class DeliveryLifecycle:
     cdef public object _host, _send_pubrels, _cancelled, _held, _shared_again, _retained, _replays
     cdef public dict _members
     cdef public Registry _clients

@@ -1,4 +1,4 @@
-"""The output side of a connection, as each has it. The module text is in _life.pyx."""
+"""The output side of a connection, as each has it. The module text is in _lifecycle.pyx."""
 
 from collections import deque
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from penstock.protocols.mqtt.session.host import Host
 from penstock.protocols.mqtt.subscriptions.shared import Member
 from penstock.subscriptions.cursor._cursor import Cursor
 
-class DeliveryLife:
+class DeliveryLifecycle:
     """A part of `Delivery`, which derives from it."""
 
     priority: int

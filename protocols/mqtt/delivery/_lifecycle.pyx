@@ -22,7 +22,7 @@ cdef enum:
     TAKES_ANY = 268435455           # the largest packet there is
 
 
-cdef class DeliveryLife:
+cdef class DeliveryLifecycle:
     priority = 0
 
     def __init__(self, host not None, Registry clients not None, ClientFields client not None, int version,

@@ -1,7 +1,7 @@
 """Deliveries of one connection: the consumer of its session's queue, and the retained messages.
 
 The kernel (`_deliver`) encodes; this decides how much, has the packet ids put, and holds back what may not be
-seen before its packet id is durable. The ordinary way is in `_life`; here is what few connections need.
+seen before its packet id is durable. The ordinary way is in `_lifecycle`; here is what few connections need.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.mqtt.codec._deliver import Choice
 from penstock.protocols.mqtt.codec._share_keys import topic_slots
-from penstock.protocols.mqtt.delivery._life import DeliveryLife
+from penstock.protocols.mqtt.delivery._lifecycle import DeliveryLifecycle
 from penstock.protocols.mqtt.delivery.readable import guard_of
 from penstock.protocols.mqtt.delivery.replays import Replays
 from penstock.protocols.mqtt.delivery.retained import RetainedDelivery
@@ -32,7 +32,7 @@ __all__ = ["Delivery"]
 _COMPLETE: Final = Choice(2, False, b"")
 
 
-class Delivery(DeliveryLife):
+class Delivery(DeliveryLifecycle):
     """The output side of one connection after CONNECT: an `QueueConsumer` of its session's queue."""
 
     @property

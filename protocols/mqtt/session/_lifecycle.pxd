@@ -1,4 +1,4 @@
-"""The life of a session's connection. Words in _life.pyi."""
+"""The life of a session's connection. Words in _lifecycle.pyi."""
 
 from penstock.log_core.wal._writer cimport Writer
 from penstock.protocols.mqtt.clients._client cimport ClientFields
@@ -11,7 +11,7 @@ from penstock.router.authorization._identity cimport Identity
 from penstock.router.vhost._connections cimport Index
 
 
-cdef class SessionLife:
+cdef class SessionLifecycle:
     cdef public object state, will
     cdef public int version
     cdef public Py_ssize_t want

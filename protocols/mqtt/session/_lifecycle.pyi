@@ -1,4 +1,4 @@
-"""The life of a session's connection. The module text is in _life.pyx."""
+"""The life of a session's connection. The module text is in _lifecycle.pyx."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ from penstock.router.authorization.identity import Identity
 from penstock.router.limits.token_buckets import Bucket
 from penstock.router.vhost.vhost import Vhost
 
-class SessionLife:
+class SessionLifecycle:
     """A part of `Session`, which derives from it."""
 
     state: State

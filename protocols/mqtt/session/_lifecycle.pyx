@@ -58,7 +58,7 @@ cdef int begin(Scanner scanner, bytearray data, Py_ssize_t at, Py_ssize_t size) 
     return found if found >= 0 else scan(scanner, data, at, size)
 
 
-cdef class SessionLife:
+cdef class SessionLifecycle:
     def __init__(self, host not None, Registry clients not None, options not None):
         broker = clients.broker
         guard = broker.authorizer.topic_guard

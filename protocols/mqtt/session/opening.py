@@ -1,6 +1,6 @@
 """The way in of one MQTT connection: CONNECT, the login or the authentication by AUTH, until CONNACK.
 
-`_life` has the ordinary way; here is the rest of it. `Session` goes on from there.
+`_lifecycle` has the ordinary way; here is the rest of it. `Session` goes on from there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from penstock.protocols.detection import hint
 from penstock.protocols.mqtt.codec import packets, reasons
 from penstock.protocols.mqtt.codec.reason_strings import refusal
 from penstock.protocols.mqtt.codec.reasons import ConnectRefused, MqttError, Violation
-from penstock.protocols.mqtt.session._life import SessionLife
+from penstock.protocols.mqtt.session._lifecycle import SessionLifecycle
 from penstock.protocols.mqtt.session.authenticating import METHOD, Authentication
 from penstock.protocols.mqtt.session.state import State
 from penstock.router.errors import AuthenticationRefused
@@ -26,7 +26,7 @@ _PRE_CONNECT_BYTES: Final = 65536
 """The largest CONNECT: what a peer may make us hold before it is logged in."""
 
 
-class Opening(SessionLife):
+class Opening(SessionLifecycle):
     """`Session` before it is open, where its CONNECT is not ordinary."""
 
     @property

@@ -1,6 +1,6 @@
 """One MQTT connection: bytes in, bytes out, without I/O.
 
-Its ordinary life is in `_life`. Three drivers. Bytes: `receive` scans a read; the kernel appends what is
+Its ordinary life is in `_lifecycle`. Three drivers. Bytes: `receive` scans a read; the kernel appends what is
 published and settles what is acknowledged, and hands out everything else as events in exact order, which
 `Serving` handles. Calls: the log says that positions are durable; what is delivered goes through a
 `Delivery`. Time: `deadline` and `handle_deadline` for keep-alive.

@@ -185,7 +185,6 @@ link-checks: $(STAMPS)/extras kernels peers  ## shovels and federation with Rabb
 	$(BIN)/python -m tests.crash.shovels --protocol amqp10
 	$(BIN)/python -m tests.crash.federation
 	$(BIN)/python -m tests.crash.native_shovels
-	$(BIN)/python -m tests.crash.native_shovels --rate
 	$(BIN)/python -m tests.crash.bridges
 	$(BIN)/python -m tests.crash.bridges --mosquitto-too
 	$(BIN)/python -m tests.crash.bridges --protocol mqttv50 --tls

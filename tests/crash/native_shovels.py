@@ -1,8 +1,8 @@
-"""A shovel by the native protocol over kills: python -m tests.crash.native_shovels [--kills N] [--rate].
+"""A shovel by the native protocol over kills: python -m tests.crash.native_shovels [--kills N].
 
 A publisher fills a queue of one gateway, and a shovel of another one brings its messages. Both are killed
-and started again meanwhile. Then the queue there has each confirmed message once. With --rate nothing is
-killed, and the rate of the shovel is told beside that of publishing. Exit code 0 only when that holds.
+and started again meanwhile. Then the queue there has each confirmed message once. Exit code 0 only when that
+holds. `tests.compare.shovels` measures its rate.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import pamqp.frame
 from pamqp import commands
-from pamqp.body import ContentBody
-from pamqp.header import ContentHeader
 
 from tests.crash.moves_rabbitmq import Client, Publisher, Queue, consume, working
 from tests.support.amqp_client import Connection
@@ -26,8 +23,6 @@ from tests.support.data_plane import until
 from tests.support.management import SETTINGS, Api
 
 _LIMIT_S = 300.0
-_BODY = b"x" * 100
-_BATCH = 1000
 
 
 def begin(source: Gateway, target: Gateway) -> None:
@@ -82,52 +77,11 @@ def over_kills(source: Gateway, target: Gateway, kills: int, seed: int) -> bool:
     return lost == 0 and twice == 0 and bool(queue.confirmed)
 
 
-def fill(port: int, queue: str, count: int, body: bytes = _BODY) -> float:
-    """Publish persistent messages in batches, with confirms; how many a second."""
-    with Connection(port) as connection:
-        connection.channel()
-        connection.call(1, commands.Queue.Declare(queue=queue, durable=True))
-        connection.call(1, commands.Confirm.Select())
-        kept = commands.Basic.Properties(delivery_mode=2)
-        publish, header = commands.Basic.Publish(routing_key=queue), ContentHeader(0, len(body), kept)
-        parts = (publish, header, ContentBody(body))
-        batch = b"".join(pamqp.frame.marshal(part, 1) for part in parts) * _BATCH
-        began = time.monotonic()
-        confirmed, single = 0, set[int]()
-        for first in range(0, count, _BATCH):
-            connection.send_raw(batch)
-            while confirmed < first - 20 * _BATCH or (first + _BATCH >= count > confirmed):
-                ack = connection.wait_for(commands.Basic.Ack)
-                assert isinstance(ack, commands.Basic.Ack)
-                if ack.multiple:
-                    confirmed = ack.delivery_tag
-                else:
-                    single.add(ack.delivery_tag)
-                while confirmed + 1 in single:
-                    confirmed += 1
-        return count / (time.monotonic() - began)
-
-
-def rate(source: Gateway, target: Gateway, count: int) -> bool:
-    """Whether the shovel has half the rate at which messages of 100 bytes are published, with confirms."""
-    published = fill(source.amqp_port, "q", count)
-    began = time.monotonic()
-    begin(source, target)
-    api = Api(target)
-    until(lambda: api.get("shovels/vhost/%2F/s")["forwarded"] >= count, _LIMIT_S)
-    moved = count / (time.monotonic() - began)
-    api.close()
-    print(f"published {published:,.0f}/s, moved {moved:,.0f}/s")
-    return moved >= published / 2
-
-
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash.native_shovels")
     parser.add_argument("--kills", type=int, default=20, help="of the source and the target in turn")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--rate", action="store_true", help="measure, and kill nothing")
-    parser.add_argument("--messages", type=int, default=500_000, help="with --rate")
     options = parser.parse_args()
     # With a login timeout for a machine with much other work.
     settings = {**SETTINGS, "native.listen": "127.0.0.1:0", "server.login_timeout_s": "5m"}
@@ -139,10 +93,7 @@ def main() -> int:
         ):
             # The port stays over a restart.
             source.settings["native.listen"] = f"127.0.0.1:{source.ports['native']}"
-            if options.rate:
-                ok = rate(source, target, options.messages)
-            else:
-                ok = over_kills(source, target, options.kills, options.seed)
+            ok = over_kills(source, target, options.kills, options.seed)
     print("PASS" if ok else "FAIL")
     return 0 if ok else 1
 

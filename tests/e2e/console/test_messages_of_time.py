@@ -23,14 +23,21 @@ from tests.support.management import SETTINGS, Api
 pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
 
 HOUR_MS = 3_600_000
+NONE = re.compile("^There are none")
+"""Or none among those looked at, where other virtual hosts have some."""
 
 
 def test_delayed_messages_by_hour_and_one_is_sent(page: Page, api: Api, unique: str) -> None:
     assert api.status("PUT", f"queues/%2F/{unique}", {"durable": True}) == 201
-    target = f"http://127.0.0.1:{api.port}/v1/vhosts/%2F/queues/{unique}/messages"
+    base = f"http://127.0.0.1:{api.port}/v1/vhosts/%2F"
+    login = ("guest", "guest")
+    # Other tests of this gateway may have left some.
+    for left in httpx.get(f"{base}/delayed?max=500", auth=login).json()["messages"]:
+        assert httpx.delete(f"{base}/delayed/{left['id']}", auth=login).status_code == 204
     for hours in (20, 20, 30):
         message = {"value": "later", "delay_ms": hours * HOUR_MS}
-        assert httpx.post(target, json=message, auth=("guest", "guest"), timeout=LIMIT_S).status_code == 200
+        sent = httpx.post(f"{base}/queues/{unique}/messages", json=message, auth=login, timeout=LIMIT_S)
+        assert sent.status_code == 200
     sign_in(page, at="#/delayed")
     hours_ = page.get_by_role("region", name="Due by hour")
     expect(hours_.get_by_role("listitem")).to_have_count(2)
@@ -42,16 +49,15 @@ def test_delayed_messages_by_hour_and_one_is_sent(page: Page, api: Api, unique: 
     rows.nth(1).get_by_role("button", name="Send now").click()
     page.get_by_role("dialog").get_by_role("button", name="Send now").click()
     until(lambda: api.get(f"queues/%2F/{unique}")["messages"] == 1)
-    expect(page.get_by_text("There are none.")).to_be_visible()
+    expect(page.get_by_text(NONE)).to_be_visible()
     page.goto("/#/delayed")
     expect(rows).to_have_count(3)
-    for _ in range(2):
-        left = rows.count()
-        rows.nth(1).get_by_role("button", name="Delete").click()
-        page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-        if left > 2:
-            expect(rows).to_have_count(left - 1)
-    expect(page.get_by_text("There are none.")).to_be_visible()
+    rows.nth(1).get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(rows).to_have_count(2)
+    rows.nth(1).get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text(NONE)).to_be_visible()
     leave(page)
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
 

@@ -33,10 +33,15 @@ cdef class Writer:
     cdef public object committer            # None until the log has started
     cdef public tuple closing               # descriptors of files that are full and not durable yet
 
+    cdef readonly list held                 # called when the disk is less busy
+
     cdef int await_written(self, uint64_t lsn, Awaiting who) except -1
     cdef int await_synced(self, uint64_t lsn, Awaiting who) except -1
     cdef int write(self, list batches) except -1
     cdef int await_kept(self, uint64_t lsn, Awaiting who) except -1
     cdef bint awaits_sync(self) noexcept
+    cdef uint64_t unsynced(self) noexcept
+    cdef bint is_busy(self) noexcept
+    cdef int when_less_busy(self, callback) except -1
     cdef bint wants_sync(self, Waiters waiting) noexcept
     cdef int settled(self, uint64_t lsn) except -1

@@ -75,6 +75,10 @@ class Writer:
     def backlog_bytes(self) -> int:
         """Bytes appended and not yet durable."""
 
+    @property
+    def held(self) -> list[Callable[[], object]]:
+        """Called when the disk has caught up: of who wrote much while half of what may wait for it did."""
+
     def when_synced(self, lsn: int, callback: Callable[[bool], object]) -> None:
         """Call `callback(ok)` when `lsn` is durable, in the order of LSNs; False = the log failed."""
 

@@ -10,6 +10,7 @@ from libc.stdint cimport UINT64_MAX
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from penstock.log_core.threads._pace cimport Pace
+from penstock.log_core.threads.callbacks import tell_all
 
 
 cdef inline uint64_t now_ns() noexcept:
@@ -28,6 +29,7 @@ cdef class Writer:
         # No consumer settles a message that is held back until it is synced.
         self.confirms_settled = confirms_settled and syncs and not unwritten.holds_back
         self.closing = ()
+        self.held = []
         self.waiting_written = Waiters()
         self.waiting_synced = Waiters()
         self.waiting_kept = Waiters() if self.confirms_settled else self.waiting_synced
@@ -141,9 +143,24 @@ cdef class Writer:
         self.waiting_kept.reached(self.kept_lsn)
         if self.wants_sync(self.waiting_synced) or self.wants_sync(self.waiting_kept):
             self.sync()
+        if self.held and self.unsynced() <= self.max_unsynced_bytes // 4:
+            held, self.held = self.held, []
+            tell_all(held)
         if self.late and self.appender.appended_bytes - self.synced_bytes <= self.max_unsynced_bytes // 2:
             self.late = False
             self.behind(False)
+
+    cdef uint64_t unsynced(self) noexcept:
+        return self.appender.appended_bytes + self.appender.blob_size - self.synced_bytes
+
+    cdef bint is_busy(self) noexcept:
+        """So much waits for the disk that those who write much should wait, before all others have to."""
+        return self.syncs and self.failed is None and self.unsynced() > self.max_unsynced_bytes // 2
+
+    cdef int when_less_busy(self, callback) except -1:
+        """Have `callback()` called when the disk has caught up: at half of that. It is busy now."""
+        self.held.append(callback)
+        return 0
 
     cdef bint wants_sync(self, Waiters waiting) noexcept:
         """Whether somebody waits for what is written."""

@@ -49,6 +49,7 @@ cdef class Stream(Sink):
 
     cdef uint8_t* place(self, Py_ssize_t* capacity) except NULL
     cdef int arrived(self, Py_ssize_t nbytes) except -1
+    cdef int leave_room(self) except -1
     cdef int answer_quickly(self) except -1
     cdef int handle(self, bytearray buffer, Py_ssize_t size) except -1
     cdef int keep_own(self, bytearray buffer, Py_ssize_t consumed, Py_ssize_t left) except -1

@@ -85,6 +85,9 @@ class Stream(Sink):
     def drop_input_buffer(self) -> None:
         """Give up an empty buffer that is kept for the next large packet."""
 
+    def disk_is_less_busy(self) -> None:
+        """Read on, after much was sent while the disk was busy."""
+
     def input_bytes(self) -> int:
         """Bytes of input that is not complete."""
 

@@ -38,6 +38,7 @@ cdef enum:
     # At so many high-water marks of output that the peer does not take, it is not read either. Consumers stop at
     # one mark, so this is answers to what it sends without reading them.
     OUTPUT_FULL = 8
+    MUCH_READ = 16384               # who sends so much at once waits for a busy disk before others have to
 
 cdef bytearray arena = bytearray(ARENA_SIZE)
 cdef uint8_t* arena_start = <uint8_t*>PyByteArray_AS_STRING(arena)
@@ -138,6 +139,7 @@ cdef class Stream(Sink):
                 self.handle(self.own, self.own_fill)
                 self.served()
                 self.tick.end_read()
+                self.leave_room()
             return 0
         size = PyBytes_GET_SIZE(self.rest) + nbytes
         self.rest = b""
@@ -150,7 +152,20 @@ cdef class Stream(Sink):
             self.handle(arena, size)
             self.served()
             self.tick.end_read()
+            if nbytes >= MUCH_READ:
+                self.leave_room()
         return 0
+
+    cdef int leave_room(self) except -1:
+        """While the disk is busy, who has just sent much is not read, so that those who send little need not wait."""
+        cdef Writer writer = self.tick.writer
+        if writer is not None and not self.closing and writer.is_busy():
+            self.pause_reading("disk")
+            writer.when_less_busy(self.disk_is_less_busy)
+        return 0
+
+    def disk_is_less_busy(self):
+        self.resume_reading("disk")
 
     cdef int served(self) except -1:
         if self.answers_wait:

@@ -61,7 +61,9 @@ def gateway() -> Iterator[Gateway]:
         yield gateway
 
 
-def test_who_sends_much_waits_for_the_disk_and_who_sends_little_does_not(gateway: Gateway) -> None:
+def test_a_client_that_sends_much_waits_for_the_disk_before_others(
+    gateway: Gateway,
+) -> None:
     log, port = log_of(gateway), gateway.listener("mqtt")
     committer = log.committer
     with (

@@ -32,8 +32,8 @@ def test_delayed_messages_by_hour_and_one_is_sent(page: Page, api: Api, unique: 
     base = f"http://127.0.0.1:{api.port}/v1/vhosts/%2F"
     login = ("guest", "guest")
     # Other tests of this gateway may have left some.
-    for left in httpx.get(f"{base}/delayed?max=500", auth=login).json()["messages"]:
-        assert httpx.delete(f"{base}/delayed/{left['id']}", auth=login).status_code == 204
+    for left in httpx.get(f"{base}/delayed?max=500", auth=login, timeout=LIMIT_S).json()["messages"]:
+        assert httpx.delete(f"{base}/delayed/{left['id']}", auth=login, timeout=LIMIT_S).status_code == 204
     for hours in (20, 20, 30):
         message = {"value": "later", "delay_ms": hours * HOUR_MS}
         sent = httpx.post(f"{base}/queues/{unique}/messages", json=message, auth=login, timeout=LIMIT_S)

@@ -15,7 +15,7 @@ from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
 
-MQTT, AMQP, HTTP = "MQTT 5 over WebSocket", "AMQP's words over WebSocket", "HTTP requests and events"
+MQTT, AMQP, HTTP = "MQTT 5 over WebSocket", "AMQP terms over WebSocket", "HTTP requests and events"
 
 
 def _pane(page: Page, title: str) -> Locator:

@@ -83,7 +83,7 @@ function Effect({ effect }) {
     ${effect.unknown.length > 0 && html`<p class="notice">${t("Left out, as there is nothing like it here: {names}", { names: effect.unknown.join(", ") })}</p>`}
     <${Rows} label=${t("Changes")} rows=${rows} empty=${t("Nothing: all of it is here already.")} columns=${[
       [t("Effect"), (row) => html`<span class=${row.look}>${row.text}</span>`], [t("List"), (row) => row.list],
-      [t("Thing"), ({ one: { differs, ...keys } }) => html`<${Data} value=${keys} />`],
+      [t("Object"), ({ one: { differs, ...keys } }) => html`<${Data} value=${keys} />`],
       [t("Differs in"), (row) => row.one.differs?.join(", ") ?? "–"],
     ]} /></div>`;
 }

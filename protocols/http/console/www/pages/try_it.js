@@ -1,4 +1,4 @@
-/** Clients in the page, side by side: what one publishes, the others get. MQTT 5, AMQP's words over a WebSocket, HTTP. */
+/** Clients in the page, side by side: what one publishes, the others get. MQTT 5, AMQP terms over a WebSocket, HTTP. */
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { path, query as asQuery } from "../api.js";
@@ -174,7 +174,7 @@ function OfAmqp({ user, vhost, may, runs }) {
     event.preventDefault();
     setQueue(event.target.elements.queue.value);
   };
-  return html`<${Pane} title=${t("AMQP's words over WebSocket")} state=${state} error=${error} rows=${rows}
+  return html`<${Pane} title=${t("AMQP terms over WebSocket")} state=${state} error=${error} rows=${rows}
     form=${html`<div>${may.write && html`<${Publish} label=${t("Routing key")} value=${dotted(TOPIC)} off=${!isOpen} publish=${publish} told=${setError} more=${html`
       <label><span>${t("Exchange")}</span><input name="exchange" required defaultValue="amq.topic" autocomplete="off" /></label>`} />`}
       <form class="row" onSubmit=${choose}><label><span>${t("Consume a queue instead")}</span><input name="queue" autocomplete="off" /><small class="quiet">${t("empty: follow the exchange")}</small></label>

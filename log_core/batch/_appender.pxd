@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from penstock.log_core.batch._batch cimport BatchHeader, RecordHeader, Slab
+from penstock.log_core.state._rows cimport RowLog
 
 
 @cython.final
@@ -14,7 +15,7 @@ cdef class Target:                    # where a route's records go: an immutable
 
 
 @cython.final
-cdef class Appender:                  # the open batch of this tick
+cdef class Appender(RowLog):          # the open batch of this tick
     cdef readonly uint64_t next_lsn
     cdef readonly uint64_t segment_base     # base LSN of the WAL segment that takes the next flush
     cdef readonly uint64_t appended_bytes   # of closed batches, ever
@@ -59,6 +60,5 @@ cdef class Appender:                  # the open batch of this tick
     cdef int set_delay(self, int64_t due, uint64_t place) except -1
     cdef int close_batch(self) except -1
     cdef int64_t now(self) except -1
-    cpdef uint64_t append_state(self, bytes key, bytes value, bint tombstone=*) except 0
     cpdef list take_closed(self)
     cpdef list take_dirty(self)

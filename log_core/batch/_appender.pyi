@@ -5,6 +5,7 @@ from typing import final
 
 from penstock.log_core.batch._batch import Batch
 from penstock.log_core.feeds._feed import Feed
+from penstock.log_core.state._rows import RowLog
 
 @final
 class Target:
@@ -16,7 +17,7 @@ class Target:
     def __init__(self, feeds: Iterable[Feed], durable: bool = False) -> None: ...
 
 @final
-class Appender:
+class Appender(RowLog):
     """The open batch of the running tick. Never does I/O; every append copies its bytes once.
 
     Kernels call `append` in C; the methods here are for the log itself, slow paths and tests.
@@ -80,8 +81,6 @@ class Appender:
         self, n: int, lp: int, target: Target, key: bytes, props: bytes, body: bytes, flags: int
     ) -> int:
         """Append the same record `n` times, called in C as kernels do (benchmarks); the last LSN."""
-    def append_state(self, key: bytes, value: bytes, tombstone: bool = False) -> int:
-        """Append one change of a table; returns its LSN."""
     def append_note(self) -> None:
         """Close the open batch and add an empty batch that carries `synced_lsn`."""
     def begin_unit(self) -> None:

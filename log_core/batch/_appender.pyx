@@ -64,7 +64,7 @@ cdef class Target:
 cdef uint64_t batches_opened = 0             # by any Appender: tells a Target's memo of one batch from all others
 
 @cython.final
-cdef class Appender:
+cdef class Appender(RowLog):
     def __cinit__(self, object clock_ms=None, uint64_t next_lsn=1, uint32_t epoch=1):
         self.clock_ms = clock_ms
         self.next_lsn = next_lsn

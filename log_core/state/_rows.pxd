@@ -1,6 +1,10 @@
 """Rows of tables. Words in _rows.pyi."""
 
-from penstock.log_core.batch._appender cimport Appender
+from libc.stdint cimport uint64_t
+
+
+cdef class RowLog:
+    cpdef uint64_t append_state(self, bytes key, bytes value, bint tombstone=*) except 0
 
 
 cdef class Table:
@@ -12,7 +16,7 @@ cdef class Table:
 
 
 cdef class TableRows:
-    cdef readonly Appender _appender
+    cdef readonly RowLog _appender
     cdef readonly dict _tables
     cdef public object _spill
     cdef bint spills

@@ -1,7 +1,12 @@
 """Rows of tables, as each change and each look-up goes through them. The module text is in _rows.pyx."""
 
-from penstock.log_core.batch._appender import Appender
 from penstock.log_core.state.spill import Spill
+
+class RowLog:
+    """Takes the changes of rows: an appender of the log, which lies above the tables."""
+
+    def append_state(self, key: bytes, value: bytes, tombstone: bool = False) -> int:
+        """Append one change of a table; returns its LSN."""
 
 class Table:
     """The rows of one table."""
@@ -20,7 +25,7 @@ class TableRows:
     _spill_from: int
     """Bytes of values that a table keeps in memory before further ones are spilled."""
 
-    def __init__(self, appender: Appender, *, spills: bool, spill_from: int) -> None:
+    def __init__(self, appender: RowLog, *, spills: bool, spill_from: int) -> None:
         """`spills`: `_spilled` may be called."""
 
     @property

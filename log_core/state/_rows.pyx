@@ -8,11 +8,15 @@ So it is compiled: a client may publish very many retained messages, and a log m
 from sys import intern
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-
-from penstock.log_core.batch._appender cimport Appender
+from libc.stdint cimport uint64_t
 
 cdef enum:
     SPILL_LEAST = 48                # a value of so many bytes costs no more than its locator
+
+
+cdef class RowLog:
+    cpdef uint64_t append_state(self, bytes key, bytes value, bint tombstone=False) except 0:
+        raise NotImplementedError
 
 
 cdef class Table:
@@ -40,7 +44,7 @@ cpdef tuple split_key(bytes block):
 
 
 cdef class TableRows:
-    def __init__(self, Appender appender not None, *, bint spills, long long spill_from):
+    def __init__(self, RowLog appender not None, *, bint spills, long long spill_from):
         self._appender = appender
         self._tables = {}
         self._spill = None

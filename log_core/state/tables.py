@@ -17,13 +17,10 @@ from __future__ import annotations
 import logging
 from collections.abc import ItemsView, KeysView, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
-from penstock.log_core.state._rows import TableRows, split_key
+from penstock.log_core.state._rows import RowLog, TableRows, split_key
 from penstock.log_core.state.spill import Spill, SpilledRows
-
-if TYPE_CHECKING:
-    from penstock.log_core.batch._appender import Appender
 
 __all__ = ["FEED_TABLE", "KEEPS_TABLE", "Tables", "feed_key", "feed_of_key", "join_key", "split_key"]
 
@@ -54,7 +51,7 @@ def join_key(table: str, key: bytes) -> bytes:
 class Tables(TableRows):
     """Named tables of bytes to bytes; reads see every change at once, durable or not."""
 
-    def __init__(self, appender: Appender, folder: Path | None = None) -> None:
+    def __init__(self, appender: RowLog, folder: Path | None = None) -> None:
         """`folder` is where large tables spill; None = they stay in memory."""
         super().__init__(appender, spills=folder is not None, spill_from=SPILL_FROM)
         self._folder = folder

@@ -7,7 +7,7 @@ import json
 import queue as queue_module
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from tests.support.brokers import ROOT, BrokerFailed, Gateway
+from tests.support.data_plane import until
 from tests.support.hooks import LOCAL, Hooks, check_hmac
 from tests.support.limits import LIMIT_S
 from tests.support.management import Api
@@ -86,10 +87,9 @@ def export(old: Gateway, receiver: Receiver) -> tuple[dict[str, Any], str]:
     made = hooks.put("of-queue", source={"queue": "orders"}, url=receiver.url, headers={"X-Key": "k"})
     hooks.put("of-topic", source={"topic": "b/#"}, url=receiver.url)
     hooks.close()
-    api = Api(old)
-    whole = api.get("definitions")
-    api.close()
-    return whole, made["secret"]
+    with closing(Api(old)) as api:
+        until(lambda: all(one["granted_ms"] for one in api.get("definitions")["webhooks"]))  # both were asked
+        return api.get("definitions"), made["secret"]
 
 
 def works(gateway: Gateway, receiver: Receiver, secret: str) -> None:

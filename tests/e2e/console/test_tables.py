@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -65,3 +66,29 @@ def test_a_table_of_one_object_as_a_file(page: Page, tmp_path: Path) -> None:
     sign_in(page, at="#/users/guest")
     expect(page.get_by_role("region", name="Permissions", exact=True)).to_be_visible()
     assert ["/", ".*", ".*", ".*"] in _saved(page, tmp_path)
+
+
+def test_the_list_of_queues_shows_how_long_messages_wait_and_the_lag_of_subscriptions(
+    gateway: Gateway, page: Page, api: Api, unique: str
+) -> None:
+    stream = {"durable": True, "arguments": {"x-queue-type": "stream"}}
+    assert api.status("PUT", f"queues/%2F/{unique}", {}) == 201
+    assert api.status("PUT", f"queues/%2F/{unique}-s", stream) == 201
+    base = f"http://127.0.0.1:{gateway.ports['management']}/v1/vhosts/%2F"
+    assert api.client.put(f"{base}/streams/{unique}-s/subscriptions/sub", json={}).status_code in (200, 201)
+    publish(gateway, unique, b"x")
+    publish(gateway, f"{unique}-s", b"x", b"y")
+    sign_in(page, at=f"#/queues?name={unique}")
+    table = page.get_by_role("table")
+    expect(table.get_by_role("row")).to_have_count(4)
+    titles = [one.strip() for one in table.get_by_role("columnheader").all_inner_texts()]
+    subscription = f"subscription-{unique}-s/sub"
+    for name, waits, lag in ((unique, True, "–"), (f"{unique}-s", False, "–"), (subscription, True, "2")):
+        link = page.get_by_role("link", name=name, exact=True)
+        cells = table.get_by_role("row").filter(has=link).get_by_role("cell")
+        expect(cells.nth(titles.index("Lag"))).to_have_text(lag)
+        age = cells.nth(titles.index("Oldest waits"))
+        expect(age).to_have_text(re.compile(r"\d" if waits else "^–$"))
+    leave(page)
+    for name in (unique, f"{unique}-s"):
+        assert api.status("DELETE", f"queues/%2F/{name}") == 204

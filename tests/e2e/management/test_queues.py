@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
+from tests.support.brokers import Gateway
 from tests.support.data_plane import until
 from tests.support.management import Api
 
@@ -103,3 +105,46 @@ def test_the_one_active_consumer_of_a_queue_is_shown_as_such(api: Api, channel: 
     assert shown.items() >= {"first": "single_active", "second": "waiting", "third": "up"}.items()
     for queue in ("one-active", "all-active"):
         channel.queue_delete(queue)
+
+
+def test_rows_tell_how_long_the_oldest_message_has_waited(gateway: Gateway, api: Api, unique: str) -> None:
+    for name, type_ in ((unique, "quorum"), (f"{unique}-empty", "quorum"), (f"{unique}-stream", "stream")):
+        body = {"durable": True, "arguments": {"x-queue-type": type_}}
+        assert api.status("PUT", f"queues/%2F/{name}", body) == 201
+
+    def publish(name: str) -> int:
+        message = {"routing_key": name, "payload": "x", "payload_encoding": "string"}
+        body = {**message, "properties": {"delivery_mode": 2}}
+        assert api.status("POST", "exchanges/%2F/amq.default/publish", body) == 200
+        return int(time.time() * 1000)
+
+    def ages() -> list[int | None]:
+        listed = api.get(f"queues?page=1&name={unique}")["items"]
+        return [one["head_age_ms"] for one in listed]
+
+    before = int(time.time() * 1000)
+    published = publish(unique)
+    publish(f"{unique}-stream")
+    until(lambda: ages()[0] is not None)
+
+    def check() -> None:
+        for found in (ages()[0], api.get(f"queues/%2F/{unique}")["head_age_ms"]):
+            now = int(time.time() * 1000)
+            assert found is not None and 0 <= found <= now - before + 2
+
+    check()
+    assert ages()[1:] == [None, None], "an empty queue and a stream"
+    until(lambda: int(time.time() * 1000) > published + 50)
+    publish(unique)
+    assert (ages()[0] or 0) >= 50, "the oldest one counts"
+    # After a restart the message is no longer in memory: the first answer does not wait for it.
+    gateway.terminate()
+    gateway.start()
+    api = Api(gateway)  # at another port
+    until(lambda: ages()[0] is not None)
+    check()
+    assert (ages()[0] or 0) >= 50
+    got = {"count": 2, "ackmode": "ack_requeue_false", "encoding": "auto"}
+    assert len(api.send("POST", f"queues/%2F/{unique}/get", got).json()) == 2
+    assert ages() == [None] * 3
+    api.close()

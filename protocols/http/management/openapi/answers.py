@@ -52,6 +52,7 @@ _QUEUE: Final = {
     "policy": _TEXT_OR_NONE,
     "operator_policy": _TEXT_OR_NONE,
     "effective_policy_definition": dict,
+    "head_age_ms": (int, None),
     "head_message_timestamp": None,
     "kind": str,
     "message_stats": _rated(MESSAGE_STATS),

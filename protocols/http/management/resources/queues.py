@@ -54,10 +54,11 @@ class _Queues:
         entries = await api.queues.of(vhosts)
         for vhost in vhosts:
             await heads_known(api.broker.log, [entry.queue for entry in vhost.subscriptions.entries.values()])
+        head_age_ms = api.heads.of_request()
         return await reply_list(
             request,
             entries,
-            lambda entry: views.queue(api, entry),
+            lambda entry: views.queue(api, entry, head_age_ms),
             name_of_queue,
             is_sorted=True,
             keys=self._keys,
@@ -72,7 +73,7 @@ class _Queues:
     async def show(self, request: Request) -> Response:
         api, entry = self._api, self._entry(request)
         await heads_known(api.broker.log, [entry.queue])
-        shown = views.queue(api, entry)
+        shown = views.queue(api, entry, api.heads.of_request())
         shown["consumer_details"] = [
             views.consumer(api, live, number, consumer)
             for live in api.registry.connections()

@@ -23,6 +23,9 @@ const COLUMNS = [
   [t("Policy"), (one) => one.policy ?? "–", "", "policy"],
   [t("Ready"), (one) => count(one.messages_ready), "number", "messages_ready"],
   [t("Unacknowledged"), (one) => count(one.messages_unacknowledged), "number", "messages_unacknowledged"],
+  // The gateway reads the heads of the rows that are shown, so it sorts by neither.
+  [t("Oldest waits"), (one) => duration(one.head_age_ms), "number"],
+  [t("Lag"), (one) => count(one.subscription?.lag), "number"],
   [t("Consumers"), (one) => count(one.consumers), "number", "consumers"],
   [t("In"), (one) => rate(one.message_stats?.publish_details), "number", "message_stats.publish_details.rate"],
   [t("Out"), (one) => rate(one.message_stats?.deliver_get_details), "number", "message_stats.deliver_get_details.rate"],
@@ -86,9 +89,8 @@ function One({ user, names: [vhost, name], query }) {
   return html`<div><h1>${t("Queue {name}", { name })}</h1><${Loading} of=${found} />
     <${Cards} rows=${[
       [t("Ready"), count(data.messages_ready)], [t("Unacknowledged"), count(data.messages_unacknowledged)],
-      [t("Consumers"), count(data.consumers)],
-      ...(subscription ? [[t("State"), subscription.paused ? t("paused") : t("runs")], [t("Lag"), count(subscription.lag)],
-        [t("Oldest waits"), duration(subscription.head_age_ms)]] : []),
+      [t("Oldest waits"), duration(data.head_age_ms)], [t("Consumers"), count(data.consumers)],
+      ...(subscription ? [[t("State"), subscription.paused ? t("paused") : t("runs")], [t("Lag"), count(subscription.lag)]] : []),
       [t("In"), rate(moved.publish_details), t("{n} since the start", { n: count(moved.publish) })],
       [t("Delivered"), rate(moved.deliver_details), t("{n} since the start", { n: count(moved.deliver) })],
       [t("Without acknowledgement"), rate(moved.deliver_no_ack_details), t("{n} since the start", { n: count(moved.deliver_no_ack) })],

@@ -22,7 +22,7 @@ from penstock.subscriptions.options import QueueOptions
 from penstock.subscriptions.queue._all_queues import lowest, moved
 from penstock.subscriptions.queue.idle_expiry import IdleExpiry
 from penstock.subscriptions.queue.queue import RUNS_PROMISED, Queue
-from penstock.subscriptions.streams.replay import Replay
+from penstock.subscriptions.streams.replay import Follower, Replay
 from penstock.subscriptions.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class Queues:
         """Queues made, deleted, and declared or found declared, since the start."""
         self.on_deleted: list[Callable[[Queue], object]] = []
         """Called with each queue that is being deleted, while what it counted can be read."""
+        self.followers: dict[Queue, list[Follower]] = {}
+        """Those who get what a queue gets, by the queue."""
         self._all: list[Queue] = []
         self._streams: dict[Stream, None] = {}
         self._next_qid = 1 + max((int.from_bytes(key, "big") for key in log.tables.keys(TABLE)), default=0)
@@ -193,6 +195,10 @@ class Queues:
     def replay(self, queue: Queue, position: int) -> Queue:
         """A reader of what `queue` got from `position` on, and of what it gets; see `replay`."""
         return Replay(self, queue, position)
+
+    def follow(self, queue: Queue, position: int) -> Queue:
+        """The same, also by feeds that `queue` joins later, until it is deleted."""
+        return Follower(self, queue, position)
 
     @staticmethod
     def _class_of(kind: Kind) -> type[Queue]:

@@ -10,7 +10,7 @@ with its last one. A topic filter that one MQTT session alone has needs no slot:
     fanout    nothing: one slot
     topic     two tries: dotted patterns over the routing key, slashed filters over the topic
     headers   each table against the headers of each message
-    default   the queue's name: the slots are made by the vhost, at the first message
+    default   the queue's name: the slots are made by the vhost, at the first message; and patterns of tails
     x-delayed-message   as the type in its argument
     x-message-deduplication   as fanout: see `deduplication`
     x-recent-history   as fanout: see `recent_history`
@@ -295,7 +295,7 @@ class Exchange:
             InvalidPattern: see `slot`.
 
         """
-        syntax = _SYNTAX[self._behaviour]
+        syntax = _SYNTAX[self._behaviour] if self.name else "dotted"
         if syntax == "headers":
             table = {"x-match": "all", **arguments}
             if table["x-match"] not in _MATCHES:
@@ -385,6 +385,12 @@ class Exchange:
                     return ()
                 headers = subject.headers
                 return [slot for slot in self._literal.values() if _headers_match(slot.table or {}, headers)]
+
+    def tails_of(self, keys: Iterable[bytes]) -> list[Slot]:
+        """Of the default exchange: the slots of tails that see messages with one of these routing keys."""
+        if not len(self._dotted):
+            return []
+        return list(dict.fromkeys(slot for key in keys for slot in self._dotted.match(key)))
 
     def topic_matcher(self) -> Callable[[bytes], list[Slot | Own]]:
         """Finds what a topic of MQTT matches in a topic exchange, until a binding is made or removed."""

@@ -295,7 +295,7 @@ class Publishing:
             )
             for entry in absent:
                 if entry.own_feed is None:
-                    entry.queue.cursor.refuse(lsn)
+                    entry.queue.leave_out(lsn)
         if route.recents:
             message = Record(lsn, key, props, body, (), flags, priority, enc, 0, ttl_ms, origin)
             for recent in route.recents:

@@ -142,7 +142,10 @@ class Resolver:
             if exchange.name == "":
                 per_message = per_message or is_reply_key(subject.key)
                 found = (self._default_slot(one.key) for one in (subject, *copies))
-                slots = [default for default in found if default is not None]
+                defaults = [default for default in found if default is not None]
+                # A listener makes no message routable.
+                tails = exchange.tails_of(one.key for one in (subject, *copies)) if defaults else []
+                slots = [*defaults, *tails]
             else:
                 per_message = per_message or exchange.needs_headers
                 slots = exchange.match(subject)

@@ -152,7 +152,7 @@ class _Slot:
                 return 0
             if parts[0] == "":
                 # Routing would make a feed for the queue of that name, if there is one.
-                return int(self._slot.exchange.name == "" and parts[1] == self._slot.pattern)
+                return int(self._slot.exchange.name == "" and self._is_matched(parts[1]))
         elif enc != ENC_MQTT5:
             return 0
         route = self._vhost.publishing.route(None, enc, key, None)
@@ -163,6 +163,12 @@ class _Slot:
         headers = self._vhost.headers_of(record)
         route = self._vhost.publishing.route(None, record.enc, record.key, headers)
         return self._feed in route.target.feeds
+
+    def _is_matched(self, key: bytes) -> bool:
+        """Whether a message with this key to the default exchange goes to the slot."""
+        if self._slot.syntax == "dotted":
+            return self._slot in self._slot.exchange.tails_of([key])
+        return key == self._slot.pattern
 
     @property
     def _feed(self) -> Feed | None:

@@ -377,9 +377,27 @@ class QueueMethods(ExchangeMethods):
             BackfillRefused: the moment is none, or the queue cannot go back.
 
         """
-        arguments = arguments or NO_ARGUMENTS
         entry, source = self._queue_ends(queue, exchange, actor)
         self._permit_topic(actor, source, routing_key)
+        return self._bind_since(entry, source, routing_key, arguments or NO_ARGUMENTS)
+
+    def tail_default_exchange(
+        self, queue: str, pattern: str, actor: Actor, arguments: Arguments | None = None
+    ) -> Bound:
+        """`bind_queue_since` of a tail's queue to the default exchange, to which nothing else is bound: it
+        gets the messages that go to some queue there, with routing keys that match a pattern of words.
+
+        Raises:
+            BackfillRefused: the moment is none.
+            InvalidPattern: it has too many words.
+
+        """
+        entry = self._entry(queue, actor.owner)
+        return self._bind_since(entry, self.exchanges[""], pattern, arguments or NO_ARGUMENTS)
+
+    def _bind_since(
+        self, entry: QueueEntry, source: Exchange, routing_key: str, arguments: Arguments
+    ) -> Bound:
         asked = arguments.get(ARGUMENT)
         if asked is None and not entry.queue.cursor.frontier:
             asked = entry.arguments.get(ARGUMENT)

@@ -106,6 +106,8 @@ class Queue(ServedQueue):
                 self._queues.used(feed)
             if self._consumers or self._limits is not None:
                 self.wake()
+        for follower in self._followers():
+            follower.join(feed, from_pos, tag)
         return self.persist()
 
     def join_part(self, feed: Feed, from_pos: int, to_pos: int | None = None, tag: int = 0) -> int:
@@ -120,7 +122,19 @@ class Queue(ServedQueue):
         """Get nothing more of `feed`; what it has so far stays. Returns the LSN to wait for, or 0."""
         if self.cursor.leave(feed, tag):
             self._reap()
+        for follower in self._followers():
+            follower.leave(feed, tag)
         return self.persist()
+
+    def leave_out(self, position: int) -> None:
+        """A record that was just appended to one of its feeds is not for this queue."""
+        for one in (self, *self._followers()):
+            one.cursor.refuse(position)
+
+    def _followers(self) -> Iterable[Queue]:
+        """Those who get what it gets."""
+        followers = self._queues.followers
+        return followers.get(self, ()) if followers else ()
 
     def persist(self) -> int:
         """Put the state record now, if it changed; the LSN of it, or 0."""
@@ -385,6 +399,8 @@ class Queue(ServedQueue):
         self.data = None
         for consumer in consumers:
             consumer.cancelled("the queue was deleted")
+        for follower in tuple(self._followers()):
+            follower.delete()
         for getter in getters or ():
             getter(None)
         return n, lsn

@@ -12,19 +12,27 @@ from typing import TYPE_CHECKING
 
 from penstock.protocols.http.server.messages import HttpError
 from penstock.router.queues.backfill import find_position
+from penstock.router.queues.replays import find_replay
 
 if TYPE_CHECKING:
     from penstock.log_core.feeds._feed import Feed
     from penstock.log_core.log import Log
+    from penstock.router.broker import Broker
     from penstock.router.queues.start_position import StartPosition
+    from penstock.subscriptions.queue.queue import Queue
     from penstock.subscriptions.streams.stream import Stream
 
-__all__ = ["indexed", "offset_at", "offset_of_time", "position_of", "position_of_time"]
+__all__ = ["begin_of_replay", "indexed", "offset_at", "offset_of_time", "position_of", "position_of_time"]
 
 
 async def position_of(log: Log, lp: int, since: StartPosition) -> int:
     """The position of the first record kept of the partition `lp` that is not older; see `find_position`."""
     return await _told(lambda tell: find_position(log, lp, since, tell))
+
+
+async def begin_of_replay(broker: Broker, queue: Queue, since: StartPosition) -> int:
+    """Where a replay of a queue begins, which may be made then; see `find_replay`."""
+    return await _told(lambda tell: find_replay(broker, queue, since, tell))
 
 
 async def position_of_time(log: Log, time_ms: int) -> int:

@@ -139,7 +139,7 @@ def test_each_page_as_each_tag(
 
 
 def _everything_that_is_offered_can_be_followed(page: Page, tag: str) -> None:
-    offers = ["exchange", "topic", "stream", "webhooks", *["log"] * (tag == "monitoring")]
+    offers = ["exchange", "default", "topic", "queue", "stream", "webhooks", *["log"] * (tag == "monitoring")]
     page.goto("/#/live")
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     shown = page.get_by_label("Follow").get_by_role("option")
@@ -147,8 +147,8 @@ def _everything_that_is_offered_can_be_followed(page: Page, tag: str) -> None:
     assert [one.get_attribute("value") for one in shown.all()] == offers
     for offer in offers:
         page.goto(f"/#/live?of={offer}")
-        if offer == "stream":  # there is none yet
-            expect(page.get_by_role("textbox", name="Stream")).to_be_visible()
+        if offer in ("queue", "stream"):  # there is none yet
+            expect(page.get_by_role("textbox", name=offer.title())).to_be_visible()
             continue
         page.get_by_role("button", name="Follow").click()
         expect(page.get_by_role("status")).to_contain_text("so far")

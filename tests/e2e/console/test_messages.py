@@ -200,3 +200,24 @@ def test_a_stream_is_followed_from_its_beginning(gateway: Gateway, page: Page, a
     expect(rows.filter(has_text="later")).to_have_count(1)
     leave(page)
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
+
+
+def test_a_queue_and_the_default_exchange_are_followed(
+    gateway: Gateway, page: Page, api: Api, unique: str
+) -> None:
+    assert api.status("PUT", f"queues/%2F/{unique}", {}) == 201
+    rows = page.get_by_role("region", name="Messages").get_by_role("row")
+    sign_in(page, at="#/live")
+    for source, address in (("queue", f"name={unique}"), ("default", f"pattern={unique}")):
+        page.goto(f"/#/live?of={source}&{address}")
+        expect(page.get_by_label("Follow")).to_have_value(source)
+        with page.expect_response("**/tail?*"):
+            page.get_by_role("button", name="Follow").click()
+        publish(gateway, unique, f"body-{source}".encode())
+        expect(rows.filter(has_text=f"body-{source}")).to_have_count(1)
+    page.goto(f"/#/live?of=queue&name={unique}&from=first")
+    page.get_by_role("button", name="Follow").click()
+    expect(rows.filter(has_text="body-")).to_have_count(2)  # nothing was taken
+    assert api.status("DELETE", f"queues/%2F/{unique}") == 204
+    expect(page.get_by_role("alert")).to_have_text("It has ended: the queue was deleted")
+    leave(page)

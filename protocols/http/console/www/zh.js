@@ -230,6 +230,8 @@ export default {
   "Bindings that lead here": "通向这里的绑定",
   // pages/live.js
   "messages through an exchange": "经过交换机的消息",
+  "messages through the default exchange": "经过默认交换机的消息",
+  "messages to a queue": "发往队列的消息",
   "messages to MQTT topics": "发往 MQTT 主题的消息",
   "attempts of webhooks": "Webhook 的发送尝试",
   "lines of the gateway's log": "网关日志",

@@ -1,7 +1,8 @@
 """Tails as server-sent events.
 
-    GET .../exchanges/X/tail?pattern=K    what goes through an exchange
+    GET .../exchanges/X/tail?pattern=K    what goes through an exchange; `amq.default` is the default one
     GET .../tail?topic=F                  what is published to MQTT topics that match the filter F
+    GET .../tail?queue=Q                  what is routed to a queue
     GET .../tail?events=log,webhooks      what the gateway itself has to say (`events`), as `event: KIND`
     GET .../streams/S/tail?from=          a stream, from "next" unless said otherwise (`reader`)
 
@@ -27,17 +28,21 @@ from penstock.protocols.http.data.live.events import Events, EventTail, kinds_of
 from penstock.protocols.http.data.live.tail import Tail, Tails, pattern_of
 from penstock.protocols.http.data.pulling.pull import shown
 from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps
-from penstock.protocols.http.shared.positions import offset_at
+from penstock.protocols.http.shared.positions import begin_of_replay, offset_at
 from penstock.router.exchanges.exchanges import MQTT_EXCHANGE
 from penstock.router.queues.start_position import parse_since
+from penstock.subscriptions.streams.stream import Stream
 
 if TYPE_CHECKING:
     from penstock.protocols.http.data.pulling.reader import StreamReader
     from penstock.protocols.http.shared.taking import Delivery
+    from penstock.subscriptions.queue.queue import Queue
 
 __all__ = ["TailHandlers", "position_of"]
 
 _QUIET_S: Final = 15.0
+_ASKED: Final = ("topic", "queue", "events")
+"""The parameters that say which messages a tail of a vhost shows."""
 
 
 class TailHandlers:
@@ -54,15 +59,41 @@ class TailHandlers:
         return self._bound(request, request.names["exchange"], request.parameter("pattern", "#"))
 
     async def of_query(self, request: Request) -> Response:
-        """Messages to MQTT topics, or the gateway's own."""
-        topic_filter = request.parameter("topic")
-        if wanted := request.parameter("events"):
-            if topic_filter:
-                raise HttpError(400, "bad_field", "events: either topic or events is needed")
-            return self._gateway(request, kinds_of(wanted))
-        if not topic_filter:
-            raise HttpError(400, "bad_field", "topic: a topic filter of MQTT, such as a/+/b; or events")
-        return self._bound(request, MQTT_EXCHANGE, pattern_of(topic_filter))
+        """Messages to MQTT topics, those of a queue, or the gateway's own."""
+        match [(name, value) for name in _ASKED if (value := request.parameter(name))]:
+            case [("topic", topic_filter)]:
+                return self._bound(request, MQTT_EXCHANGE, pattern_of(topic_filter))
+            case [("queue", name)]:
+                return await self._queue(request, name)
+            case [("events", wanted)]:
+                return self._gateway(request, kinds_of(wanted))
+            case []:
+                raise HttpError(
+                    400, "bad_field", "topic: a topic filter of MQTT, such as a/+/b; or queue; or events"
+                )
+            case [_, (name, _), *_]:
+                raise HttpError(400, "bad_field", f"{name}: one of {', '.join(_ASKED)} is needed")
+        raise AssertionError("all lists are matched")
+
+    async def _queue(self, request: Request, name: str) -> Response:
+        """Messages as they are routed to a queue, from now on or from a moment on."""
+        broker, more = self._access.broker, asyncio.Event()
+        queue, since = self._tailed(request, name), self._since(request)
+        position = 0
+        if since:
+            moment = parse_since(since, broker.log.now_ms())
+            assert moment is not None  # `_since` has looked
+            position = await begin_of_replay(broker, queue, moment)
+            queue = self._tailed(request, name)  # it may be gone, or another one
+        tail = self._tails.queue(queue, position, more.set)
+        return self._response(request, tail, more, lambda request: self._tailed(request, name))
+
+    def _tailed(self, request: Request, name: str) -> Queue:
+        """The queue, to be read. Raises RoutingError, HttpError 404 and 409."""
+        queue = self._access.queue_named(request, name)
+        if isinstance(queue, Stream):
+            raise HttpError(409, "wrong_mode", f"'{name}' is a stream: read it by GET streams/NAME/tail")
+        return queue
 
     def _bound(self, request: Request, exchange: str, pattern: str) -> Response:
         vhost, identity = self._access.vhost(request), self._access.identity(request)

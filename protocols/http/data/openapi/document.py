@@ -121,7 +121,11 @@ def _paths() -> Json:
                 "What passes an exchange from now on, as server-sent events.",
                 {200: {"type": "string"}},
                 parameters=[
-                    query("pattern", {"type": "string", "default": "#"}, "A binding key."),
+                    query(
+                        "pattern",
+                        {"type": "string", "default": "#"},
+                        "A binding key; of amq.default a pattern of routing keys with * and #.",
+                    ),
                     since,
                     last_event,
                 ],
@@ -168,10 +172,12 @@ def _paths() -> Json:
         "/log/messages/{message}": {"get": message()},
         "/tail": {
             "get": operation(
-                "What is published to MQTT topics, or what the gateway says, as server-sent events.",
+                "Messages to MQTT topics or to a queue, or events of the gateway, as server-sent events. "
+                "One of topic, queue and events is needed.",
                 {200: {"type": "string"}},
                 parameters=[
-                    query("topic", FILTER, "A topic filter; this or events."),
+                    query("topic", FILTER, "A topic filter."),
+                    query("queue", {"type": "string", "minLength": 1}, "A queue, which loses nothing by it."),
                     query("events", {"type": "string", "pattern": "^[a-z]+(,[a-z]+)*$"}, "log, webhooks."),
                     since,
                     last_event,

@@ -167,7 +167,7 @@ class _Definitions:
         bindings = []
         for source in vhost.exchanges.values():
             for binding in source.bindings.values():
-                if not (binding.row or transient):
+                if not (binding.row or transient) or source.name == "":  # there it is one of a tail
                     continue
                 if getattr(binding.destination, "kind", "exchange") == "share":
                     continue

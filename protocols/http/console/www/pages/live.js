@@ -1,4 +1,4 @@
-/** Messages of an exchange, an MQTT topic or a stream as they come, and the words of the gateway itself. */
+/** Messages of an exchange, an MQTT topic, a queue or a stream as they come, and the words of the gateway itself. */
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { path, query as asQuery, send } from "../api.js";
@@ -14,7 +14,9 @@ import { many, t } from "../words.js";
  */
 const SOURCES = [
   ["exchange", t("messages through an exchange")],
+  ["default", t("messages through the default exchange")],
   ["topic", t("messages to MQTT topics")],
+  ["queue", t("messages to a queue")],
   ["stream", t("messages of a stream")],
   ["webhooks", t("attempts of webhooks")],
   ["log", t("lines of the gateway's log"), ["administrator", "monitoring"]],
@@ -37,9 +39,11 @@ const DRAW_MS = 250;
 const without = (one, ...names) => Object.fromEntries(Object.entries(one).filter(([name]) => !names.includes(name)));
 
 /** The stream of events that the page's address asks for; null: it asks for none yet. */
-function targetOf(vhost, { of, name, from }) {
+function targetOf(vhost, { of, name, pattern, from }) {
   const base = path("/v1/vhosts", vhost);
-  if (of === "exchange") return name ? `${base}/${path("exchanges", name, "tail")}` : null;
+  const exchange = of === "default" ? "amq.default" : name;
+  if (of === "exchange" || of === "default") return exchange ? `${base}/${path("exchanges", exchange, "tail")}${asQuery({ pattern, from })}` : null;
+  if (of === "queue") return name ? `${base}/tail${asQuery({ queue: name, from })}` : null;
   if (of === "topic") return name ? `${base}/tail${asQuery({ topic: name, from })}` : null;
   if (of === "stream") return name ? `${base}/${path("streams", name, "tail")}${asQuery({ from })}` : null;
   return of in EVENTS ? `${base}/tail${asQuery({ events: of })}` : null;
@@ -49,8 +53,10 @@ export default function Live({ user, query, vhosts }) {
   const vhost = query.vhost || vhosts[0];
   const mayRead = useMay(user, vhost, "read", true);
   const mayTopics = useMayAt(user, vhost, "read", "amq.topic", true);
-  const seen = SOURCES.filter(([kind, , tags]) =>
-    (kind === "exchange" || kind === "stream" ? mayRead : kind !== "topic" || mayTopics) && (!tags || tags.some((tag) => user.tags.includes(tag))));
+  const mayDefault = useMayAt(user, vhost, "read", "amq.default", true);
+  /** Whether sources of messages are offered. @type {Record<string, boolean>} */
+  const rights = { exchange: mayRead, default: mayDefault, topic: mayTopics, queue: mayRead, stream: mayRead };
+  const seen = SOURCES.filter(([kind, , tags]) => (rights[kind] ?? true) && (!tags || tags.some((tag) => user.tags.includes(tag))));
   // An address may ask for something that this user may not follow.
   const asks = seen.some(([kind]) => kind === query.of);
   const of = asks ? query.of : seen[0][0];
@@ -59,17 +65,17 @@ export default function Live({ user, query, vhosts }) {
     const { name, pattern, from } = event.target.elements;
     change({ name: name?.value, pattern: pattern?.value, from: from?.value, run: Date.now() });
   };
-  const base = vhost === undefined ? null : targetOf(vhost, { ...query, of });
-  const target = base && of === "exchange" ? base + asQuery({ pattern: query.pattern, from: query.from }) : base;
+  const target = vhost === undefined ? null : targetOf(vhost, { ...query, of });
   return html`<div><h1>${vhost ? t("Live in {vhost}", { vhost }) : t("Live")}</h1>
     <form class="row" onSubmit=${begin}>
       <label><span>${t("Follow")}</span><select value=${of} onChange=${(event) => change({ of: event.target.value, name: "", pattern: "", from: "", run: "" })}>
         ${seen.map(([kind, title]) => html`<option value=${kind}>${title}</option>`)}</select></label>
-      ${of === "exchange" && html`<label><span>${t("Exchange")}</span><input name="name" required defaultValue=${query.name ?? (mayTopics ? "amq.topic" : "")} /></label>
-        <label><span>${t("Routing keys")}</span><input name="pattern" defaultValue=${query.pattern ?? "#"} /></label>`}
+      ${of === "exchange" && html`<label><span>${t("Exchange")}</span><input name="name" required defaultValue=${query.name ?? (mayTopics ? "amq.topic" : "")} /></label>`}
+      ${(of === "exchange" || of === "default") && html`<label><span>${t("Routing keys")}</span><input name="pattern" defaultValue=${query.pattern ?? "#"} /></label>`}
+      ${of === "queue" && html`<label><span>${t("Queue")}</span><input name="name" required defaultValue=${query.name ?? ""} /></label>`}
       ${of === "topic" && html`<label><span>${t("Topic filter")}</span><input name="name" required defaultValue=${query.name ?? "#"} /></label>`}
       ${of === "stream" && html`<label><span>${t("Stream")}</span><input name="name" required defaultValue=${query.name ?? ""} /></label>`}
-      ${["exchange", "topic", "stream"].includes(of) && html`<label><span>${t("From", {}, "start")}</span><input name="from" defaultValue=${query.from ?? "next"} />
+      ${of in rights && html`<label><span>${t("From", {}, "start")}</span><input name="from" defaultValue=${query.from ?? "next"} />
         <small class="quiet">${t("next, first, -1h, or a time")}</small></label>`}
       <button type="submit">${t("Follow")}</button>
     </form>

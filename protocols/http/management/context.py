@@ -22,7 +22,7 @@ from penstock.protocols.http.management.rates import Sampler
 from penstock.protocols.http.management.sorted_queues import SortedQueues
 from penstock.protocols.http.server.app import NO_TAG, HttpApp
 from penstock.protocols.http.server.messages import HttpError, Request
-from penstock.protocols.http.shared.lag import HeadAges
+from penstock.protocols.http.shared.lag import HeadTimes
 from penstock.protocols.http.shared.shared_answers import SharedAnswers
 from penstock.protocols.http.shared.traffic import Messages, kept
 from penstock.router.authorization.identity import Actor, Identity
@@ -173,7 +173,7 @@ class Management:
         self.answers = SharedAnswers(asyncio.get_running_loop().time)
         """Answers that pages ask for again and again."""
         self.queues = SortedQueues(broker)
-        self.heads = HeadAges(broker.log)
+        self.heads = HeadTimes(broker.log)
         self._owner = _Owner()
 
     @property

@@ -29,6 +29,7 @@ from penstock.router.exchanges.entries import QueueEntry
 from penstock.router.exchanges.exchanges import Exchange
 from penstock.router.policies.policies import effective_definition
 from penstock.subscriptions.dispatch.strategies import Kind
+from penstock.subscriptions.streams.lag import age_ms
 from penstock.subscriptions.streams.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -142,8 +143,8 @@ def _queue_stats(values: Sequence[int], rates: Sequence[float]) -> Item:
     return shown
 
 
-def queue(api: Management, entry: QueueEntry, head_age_ms: Callable[[Queue], int | None]) -> Item:
-    """A queue, or an MQTT session as one. `head_age_ms`: see `HeadAges.of_request`."""
+def queue(api: Management, entry: QueueEntry, head_published_ms: Callable[[Queue], int | None]) -> Item:
+    """A queue, or an MQTT session as one. `head_published_ms`: see `HeadTimes.of_request`."""
     found = entry.queue
     ready, unacked = found.ready_count, found.cursor.outstanding
     rates = api.sampler.rates(found, len(QUEUE_COUNTERS))
@@ -157,7 +158,6 @@ def queue(api: Management, entry: QueueEntry, head_age_ms: Callable[[Queue], int
     has_credit = any(consumer.credit() > 0 for consumer in consumers[:100])
     utilisation = float(has_credit) if consumers else 0
     policy, operator = (_policy(api, of, entry) for of in _POLICY_KINDS)
-    age_ms = head_age_ms(found) if ready or unacked else None
     shown: Item = {
         "arguments": entry.arguments,
         "auto_delete": entry.auto_delete,
@@ -167,8 +167,8 @@ def queue(api: Management, entry: QueueEntry, head_age_ms: Callable[[Queue], int
         "durable": entry.durable,
         "effective_policy_definition": effective_definition(policy, operator),
         "exclusive": entry.owner is not None or entry.kind == "session",
-        "head_age_ms": age_ms,
         "head_message_timestamp": None,
+        "head_published_ms": head_published_ms(found) if ready or unacked else None,
         "kind": entry.kind,
         "message_stats": _queue_stats(queue_counters(found), rates),
         "messages": ready + unacked,
@@ -192,7 +192,7 @@ def queue(api: Management, entry: QueueEntry, head_age_ms: Callable[[Queue], int
             "kind": found.arguments["x-subscription-kind"],
             "paused": found.paused,
             "lag": found.lag,
-            "head_age_ms": age_ms,
+            "head_age_ms": age_ms(api.broker.log, found),
         }
     if not (ready or unacked or consumers):
         shown["idle_since"] = moment(api.started_at if not any(rates) else api.clock())

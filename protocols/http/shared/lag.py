@@ -1,4 +1,4 @@
-"""How long the heads of queues have waited: by what is in memory, or after a read."""
+"""When the heads of queues were published: by what is in memory, or after a read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.log_core.log import Log
     from penstock.subscriptions.queue.queue import Queue
 
-__all__ = ["HeadAges", "heads_known"]
+__all__ = ["HeadTimes", "heads_known"]
 
 _READING_MAX: Final = 500
 """Queues whose heads are read at once, and those that one request asks for: the rows of a page."""
@@ -39,7 +39,7 @@ async def heads_known(log: Log, queues: Iterable[Queue]) -> None:
     await known
 
 
-class HeadAges:
+class HeadTimes:
     """Of the queues of a gateway, for lists: they never wait for the disk.
 
     When a head was published is remembered by its position, so that one that waits for long is read once.
@@ -52,25 +52,25 @@ class HeadAges:
         self._reading: set[Queue] = set()
 
     def of_request(self) -> Callable[[Queue], int | None]:
-        """Tells the age of a queue's head in ms. None: it has none, or the age is not known.
+        """Tells when a queue's head was published, ms since the epoch. None: it has none, or it is not known.
 
-        A head that is not in memory is asked for, for so many queues as a page has rows: a later request has
-        its age.
+        A time, not an age: the answer stays the same while nothing moves. A head that is not in memory is
+        asked for, for so many queues as a page has rows: a later request has its time.
         """
         left = _READING_MAX
 
-        def age(queue: Queue) -> int | None:
+        def published(queue: Queue) -> int | None:
             nonlocal left
             if isinstance(queue, Subscription):  # see `heads_known`
-                return age_ms(self._log, queue)
+                return None if age_ms(self._log, queue) is None else queue.head_time[1]
             head = head_of(queue.cursor)
             published_ms = self._published_ms(head)
             if published_ms is None and left:
                 left -= 1
                 self._ask(queue)
-            return max(self._log.now_ms() - published_ms, 0) if published_ms else None
+            return published_ms or None
 
-        return age
+        return published
 
     def _published_ms(self, head: Head) -> int | None:
         """When the head was published; 0: there is none, or nobody can tell; None: memory does not tell."""

@@ -54,11 +54,11 @@ class _Queues:
         entries = await api.queues.of(vhosts)
         for vhost in vhosts:
             await heads_known(api.broker.log, [entry.queue for entry in vhost.subscriptions.entries.values()])
-        head_age_ms = api.heads.of_request()
+        head_published_ms = api.heads.of_request()
         return await reply_list(
             request,
             entries,
-            lambda entry: views.queue(api, entry, head_age_ms),
+            lambda entry: views.queue(api, entry, head_published_ms),
             name_of_queue,
             is_sorted=True,
             keys=self._keys,

@@ -16,6 +16,9 @@ export default function Queues(props) {
   return props.names.length === 2 ? html`<${One} ...${props} />` : html`<${All} ...${props} />`;
 }
 
+/** For how long the oldest message of a queue has waited. */
+const waited = (/** @type {any} */ { head_published_ms: at }) => duration(typeof at === "number" ? Math.max(Date.now() - at, 0) : null);
+
 const COLUMNS = [
   [t("Virtual host"), (one) => one.vhost, "", "vhost"],
   [t("Name"), (one) => html`<a href=${link("queues", [one.vhost, one.name])}>${one.name}</a>`, "", "name"],
@@ -24,7 +27,7 @@ const COLUMNS = [
   [t("Ready"), (one) => count(one.messages_ready), "number", "messages_ready"],
   [t("Unacknowledged"), (one) => count(one.messages_unacknowledged), "number", "messages_unacknowledged"],
   // The gateway reads the heads of the rows that are shown, so it sorts by neither.
-  [t("Oldest waits"), (one) => duration(one.head_age_ms), "number"],
+  [t("Oldest waits"), waited, "number"],
   [t("Lag"), (one) => count(one.subscription?.lag), "number"],
   [t("Consumers"), (one) => count(one.consumers), "number", "consumers"],
   [t("In"), (one) => rate(one.message_stats?.publish_details), "number", "message_stats.publish_details.rate"],
@@ -89,7 +92,7 @@ function One({ user, names: [vhost, name], query }) {
   return html`<div><h1>${t("Queue {name}", { name })}</h1><${Loading} of=${found} />
     <${Cards} rows=${[
       [t("Ready"), count(data.messages_ready)], [t("Unacknowledged"), count(data.messages_unacknowledged)],
-      [t("Oldest waits"), duration(data.head_age_ms)], [t("Consumers"), count(data.consumers)],
+      [t("Oldest waits"), waited(data)], [t("Consumers"), count(data.consumers)],
       ...(subscription ? [[t("State"), subscription.paused ? t("paused") : t("runs")], [t("Lag"), count(subscription.lag)]] : []),
       [t("In"), rate(moved.publish_details), t("{n} since the start", { n: count(moved.publish) })],
       [t("Delivered"), rate(moved.deliver_details), t("{n} since the start", { n: count(moved.deliver) })],

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.log_core.reading._tail import Cache
-from penstock.protocols.http.shared.lag import HeadAges
+from penstock.protocols.http.shared.lag import HeadTimes
+from penstock.subscriptions.queue.queue import Queue
 from tests.support.logs import open_log
 from tests.support.queues import Clock, Consumer, Loop, World
 
@@ -51,6 +52,12 @@ def world(tmp_path: Path, clock: Clock) -> Iterator[World]:
     log.close_sync()
 
 
+def ages(heads: HeadTimes, world: World) -> Callable[[Queue], int | None]:
+    """The age of a queue's head in ms, as one request is told."""
+    published = heads.of_request()
+    return lambda queue: None if (at := published(queue)) is None else world.log.now_ms() - at
+
+
 @pytest.fixture
 def cold(world: World) -> ColdLog:
     return ColdLog(world)
@@ -62,7 +69,7 @@ def test_memory_tells_at_once_and_of_an_empty_queue_nothing(
     feed = world.log.new_feed()
     queue, empty = world.queue("q", feed), world.queue("empty")
     log: Any = cold
-    age = HeadAges(log).of_request()
+    age = ages(HeadTimes(log), world)
     cold.cache = world.log.cache
     world.publish(feed)
     world.loop.settle()
@@ -87,9 +94,9 @@ def test_a_request_asks_for_a_page_of_heads_and_waits_for_none(
     positions = [world.publish(feed)[0] for feed in feeds]
     world.loop.settle()
     log: Any = cold
-    heads = HeadAges(log)
+    heads = HeadTimes(log)
     for _ in range(2):  # a second look asks for nothing that is being read
-        age = heads.of_request()
+        age = ages(heads, world)
         assert [age(queue) for queue in queues] == [None] * len(queues)
         assert [position for position, _ in cold.asked] == positions[:ROWS]
     cold.cache = world.log.cache
@@ -99,7 +106,7 @@ def test_a_request_asks_for_a_page_of_heads_and_waits_for_none(
     cold.answer()
     cold.cache = Cache(0, 0)
     assert age(queues[-1]) is None and cold.asked == [], "a request asks for no more, however long it takes"
-    age = heads.of_request()
+    age = ages(heads, world)
     assert [age(queue) for queue in queues] == [5000] * ROWS + [None] * 100, "they are remembered"
     assert [position for position, _ in cold.asked] == positions[ROWS:]
 
@@ -110,8 +117,8 @@ def test_a_head_that_moved_on_or_a_queue_that_went_is_not_read_for_ever(world: W
     world.publish(feed)
     world.loop.settle()
     log: Any = cold
-    heads = HeadAges(log)
-    age = heads.of_request()
+    heads = HeadTimes(log)
+    age = ages(heads, world)
     assert age(queue) is None and age(gone) is None
     assert len(cold.asked) == 2
     gone.delete()
@@ -120,5 +127,5 @@ def test_a_head_that_moved_on_or_a_queue_that_went_is_not_read_for_ever(world: W
         cold.answer()
         reads += 1
     assert 0 < reads < 20
-    assert heads.of_request()(queue) is None
+    assert ages(heads, world)(queue) is None
     assert len(cold.asked) == 1, "it is asked for again"

@@ -6,10 +6,10 @@ from penstock.protocols.amqp.channel.channel import Channel, channel_totals
 from penstock.protocols.amqp.codec._channel import Consumer
 from penstock.protocols.amqp.session.session import Session
 from penstock.protocols.amqp.session.state import State
-from penstock.protocols.net.connection_info import ChannelInfo, ConnectionInfo, ConsumerInfo
+from penstock.protocols.net.connection_info import ChannelInfo, ConnectionInfo, ConsumerInfo, WindowInfo
 from penstock.subscriptions.dispatch.strategies import Kind
 
-__all__ = ["connection_facts"]
+__all__ = ["connection_facts", "windows"]
 
 
 def connection_facts(session: Session) -> ConnectionInfo | None:
@@ -28,6 +28,32 @@ def connection_facts(session: Session) -> ConnectionInfo | None:
         channel_max=session.channel_max,
         totals=session.totals(),
         channels=[_channel(one) for one in session.channels()],
+    )
+
+
+def windows(session: Session) -> list[WindowInfo]:
+    """Of the consumers that have unsettled deliveries."""
+    if session.state is not State.RUNNING:
+        return []
+    return [
+        _window(channel, tag, one)
+        for channel in session.channels()
+        for tag, one in channel.consumers.items()
+        if one.in_flight
+    ]
+
+
+def _window(channel: Channel, tag: str, consumer: Consumer) -> WindowInfo:
+    core, held = channel.core, consumer.in_flight
+    return WindowInfo(
+        tag=tag,
+        channel=channel.number,
+        queue=consumer.queue,
+        unacknowledged=held,
+        most=consumer.limit or core.limit,
+        is_full=0 < consumer.limit <= held or 0 < core.limit <= core.outstanding,
+        settled=core.first_tag,
+        got=consumer.served,
     )
 
 

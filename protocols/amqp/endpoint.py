@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from penstock import __version__
 from penstock.config import Address
-from penstock.protocols.amqp.connection_info import connection_facts
+from penstock.protocols.amqp.connection_info import connection_facts, windows
 from penstock.protocols.amqp.options import AmqpOptions
 from penstock.protocols.amqp.session.session import Session
 from penstock.protocols.amqp.session.state import State
@@ -19,7 +19,7 @@ from penstock.protocols.listening.speaker import Speaker, SpokenConnection
 from penstock.protocols.listening.websocket_rules import WebSocketRules
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ServerOptions, wire
-from penstock.protocols.net.connection_info import ConnectionInfo
+from penstock.protocols.net.connection_info import ConnectionInfo, WindowInfo
 from penstock.protocols.net.process_context import ProcessContext
 from penstock.router.broker import Broker
 
@@ -137,6 +137,9 @@ class Amqp091(Speaker[Session]):
 
     def info(self) -> ConnectionInfo | None:
         return connection_facts(self.session)
+
+    def windows(self) -> list[WindowInfo]:
+        return windows(self.session)
 
 
 async def serve(

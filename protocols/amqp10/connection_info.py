@@ -7,9 +7,9 @@ from penstock.protocols.amqp10.channel.incoming import IncomingLink
 from penstock.protocols.amqp10.channel.outgoing import OutgoingLink
 from penstock.protocols.amqp10.session.session import Session
 from penstock.protocols.amqp10.session.state import State
-from penstock.protocols.net.connection_info import ConnectionInfo, ConsumerInfo, SessionInfo
+from penstock.protocols.net.connection_info import ConnectionInfo, ConsumerInfo, SessionInfo, WindowInfo
 
-__all__ = ["connection_facts"]
+__all__ = ["connection_facts", "windows"]
 
 
 def connection_facts(session: Session) -> ConnectionInfo | None:
@@ -33,6 +33,32 @@ def connection_facts(session: Session) -> ConnectionInfo | None:
         consumers=[_consumer(link) for channel in channels for link in _receivers(channel)],
         sessions=[_session(channel) for channel in channels],
         transactions=[one.info(id_.hex()) for id_, one in session.transactions.items()],
+    )
+
+
+def windows(session: Session) -> list[WindowInfo]:
+    """Of the links that have unsettled deliveries; a session counts those of all its links together."""
+    if session.state is not State.RUNNING:
+        return []
+    return [
+        _window(session, channel, link, held)
+        for channel in session.channels.values()
+        if channel.unsettled
+        for link in _receivers(channel)
+        if not link.settled and (held := min(channel.unsettled, link.queue.cursor.outstanding))
+    ]
+
+
+def _window(session: Session, channel: Channel, link: OutgoingLink, held: int) -> WindowInfo:
+    return WindowInfo(
+        tag=link.name,
+        channel=channel.number,
+        queue=link.queue,
+        unacknowledged=held,
+        most=held + link.link_credit,
+        is_full=link.link_credit == 0,
+        settled=session.acknowledged,
+        got=link.delivery_count,
     )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock import __version__
-from penstock.protocols.amqp10.connection_info import connection_facts
+from penstock.protocols.amqp10.connection_info import connection_facts, windows
 from penstock.protocols.amqp10.options import Options
 from penstock.protocols.amqp10.session.session import Session
 from penstock.protocols.amqp10.session.state import State
 from penstock.protocols.listening.speaker import Speaker, SpokenConnection
-from penstock.protocols.net.connection_info import ConnectionInfo
+from penstock.protocols.net.connection_info import ConnectionInfo, WindowInfo
 from penstock.router.broker import Broker
 
 if TYPE_CHECKING:
@@ -77,3 +77,6 @@ class Amqp10(Speaker[Session]):
 
     def info(self) -> ConnectionInfo | None:
         return connection_facts(self.session)
+
+    def windows(self) -> list[WindowInfo]:
+        return windows(self.session)

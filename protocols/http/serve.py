@@ -36,6 +36,7 @@ from penstock.protocols.net.process_context import ProcessContext
 
 if TYPE_CHECKING:
     from penstock.config import Address
+    from penstock.config.findings import Finding
     from penstock.protocols.http.metrics.exposition import Histogram, Metric
     from penstock.protocols.links.links import Links
     from penstock.protocols.listening.front_end import FrontEnd
@@ -72,6 +73,8 @@ class HttpOptions:
     """How a page logs in at the issuer of tokens; None: it cannot."""
     telemetry: Telemetry | None = None
     """By which metrics and requests are exported; None: they are not."""
+    settings_findings: Callable[[], Iterable[Finding]] = tuple
+    """Finds what is unsafe in the configuration."""
 
 
 class Telemetry(Protocol):
@@ -168,6 +171,7 @@ def serve(
         replication=options.replication,
         node=options.node,
         code_flow=options.code_flow,
+        settings_findings=options.settings_findings,
     )
     add_management(api)
     if telemetry is not None:

@@ -62,7 +62,7 @@ class FrontEnd:
         self.listeners: Final[dict[str, Listener]] = {}
         self._section = section
         self._context = context
-        self._max = max_connections
+        self.max_connections = max_connections
         self._backpressure = False
         self._full: frozenset[str] = frozenset()
         self._sockets: dict[str, Callable[[], socket.socket]] = {}
@@ -127,7 +127,7 @@ class FrontEnd:
             listening,
             factory,
             self._context,
-            max_connections=self._max,
+            max_connections=self.max_connections,
             tls=tls,
             websocket=websocket,
             place=(self._section, name),
@@ -137,7 +137,7 @@ class FrontEnd:
 
     def change_max(self, max_connections: int) -> None:
         """Another limit for connections that come from now on; 0 = none."""
-        self._max = max_connections
+        self.max_connections = max_connections
         for listener in self.listeners.values():
             listener.change_max(max_connections)
 

@@ -16,7 +16,7 @@ from penstock.errors import PenstockError
 from penstock.protocols.login.logins import Credentials, remembered, verified
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext
-from penstock.protocols.net.connection_info import ConnectionInfo, Totals
+from penstock.protocols.net.connection_info import ConnectionInfo, Totals, WindowInfo
 from penstock.protocols.net.emptying import empty
 from penstock.router.authorization.identity import Identity
 from penstock.router.broker import Broker
@@ -122,6 +122,10 @@ class Speaker(Generic[S]):
 
     def info(self) -> ConnectionInfo | None:
         """A description; None while nobody is logged in."""
+        raise NotImplementedError
+
+    def windows(self) -> list[WindowInfo]:
+        """Of its consumers that have unsettled deliveries."""
         raise NotImplementedError
 
     # Events
@@ -294,6 +298,9 @@ class SpokenConnection(Connection):
 
     def info(self) -> ConnectionInfo | None:
         return self.flowing(self.speaker.info())
+
+    def windows(self) -> list[WindowInfo]:
+        return self.speaker.windows()
 
     def force_close(self, reason: str) -> None:
         self.speaker.session.force_close(reason)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from penstock.protocols.mqtt.session.session import Session, State
-from penstock.protocols.net.connection_info import ConnectionInfo, ConsumerInfo, Totals
+from penstock.protocols.net.connection_info import ConnectionInfo, ConsumerInfo, Totals, WindowInfo
 from penstock.router.exchanges.entries import listed_session
 
-__all__ = ["connection_facts", "totals"]
+__all__ = ["connection_facts", "totals", "windows"]
 
 _VERSIONS = {3: "MQTT 3-1-0", 4: "MQTT 3-1-1", 5: "MQTT 5-0"}
 """As RabbitMQ writes them."""
@@ -50,3 +50,26 @@ def connection_facts(session: Session) -> ConnectionInfo | None:
             for topic in (subscription.topic,)
         ],
     )
+
+
+def windows(session: Session) -> list[WindowInfo]:
+    """Of a session's queue and its shared subscriptions, which share what the client may have under way."""
+    client = session.client
+    if session.state is not State.OPEN or client is None or client.loaded_ids is None:
+        return []
+    inflight = client.loaded_ids.inflight
+    queues = (client.own_queue, *(share.queue for share in (client.shares or {}).values()))
+    return [
+        WindowInfo(
+            tag=client.client_id,
+            channel=0,
+            queue=queue,
+            unacknowledged=held,
+            most=inflight.window,
+            is_full=inflight.sent >= inflight.window,
+            settled=session.completed,
+            got=session.counts()[1],
+        )
+        for queue in queues
+        if queue is not None and (held := min(inflight.sent, queue.cursor.outstanding))
+    ]

@@ -25,7 +25,7 @@ from penstock.protocols.mqtt.auth.amqtt_host import AmqttHost
 from penstock.protocols.mqtt.clients.clients import Clients
 from penstock.protocols.mqtt.codec import reasons
 from penstock.protocols.mqtt.codec._shared_packets import forget_runs
-from penstock.protocols.mqtt.connection_info import connection_facts, totals
+from penstock.protocols.mqtt.connection_info import connection_facts, totals, windows
 from penstock.protocols.mqtt.definitions import SessionDefinitions
 from penstock.protocols.mqtt.options import MqttOptions
 from penstock.protocols.mqtt.publishing.sys_topics import Counts, SysTopics
@@ -33,7 +33,7 @@ from penstock.protocols.mqtt.session._connecting import split_user_name, vhost_o
 from penstock.protocols.mqtt.subscriptions.shared import filter_of
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ServerOptions, wire
-from penstock.protocols.net.connection_info import ConnectionInfo, Totals
+from penstock.protocols.net.connection_info import ConnectionInfo, Totals, WindowInfo
 from penstock.protocols.net.process_context import ProcessContext
 from penstock.router.errors import AuthenticationRefused
 
@@ -114,6 +114,9 @@ class MqttConnection(MqttLifecycle, Connection):
 
     def info(self) -> ConnectionInfo | None:
         return self.flowing(connection_facts(self.session))
+
+    def windows(self) -> list[WindowInfo]:
+        return windows(self.session)
 
     def force_close(self, reason: str) -> None:
         self.session.force_close(reason)

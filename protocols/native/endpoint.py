@@ -19,7 +19,7 @@ from penstock.protocols.native.options import NativeOptions
 from penstock.protocols.native.session.session import Login, Session, State
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext, ServerOptions, wire
-from penstock.protocols.net.connection_info import ConnectionInfo, Totals
+from penstock.protocols.net.connection_info import ConnectionInfo, Totals, WindowInfo
 from penstock.protocols.net.emptying import empty
 from penstock.protocols.net.process_context import ProcessContext
 from penstock.router.broker import Broker
@@ -212,6 +212,22 @@ class NativeConnection(Connection):
             totals=session.totals(),
             channels=[],
         )
+
+    def windows(self) -> list[WindowInfo]:
+        return [
+            WindowInfo(
+                tag=consumer.name or str(consumer.id),
+                channel=0,
+                queue=consumer.queue,
+                unacknowledged=consumer.unacked,
+                most=consumer.unacked_max,
+                is_full=consumer.unacked >= consumer.unacked_max or consumer.messages <= 0,
+                settled=consumer.acknowledged,
+                got=consumer.delivered,
+            )
+            for consumer in self.session.codec.all_consumers()
+            if consumer.unacked and consumer.queue is not None
+        ]
 
     def force_close(self, reason: str) -> None:
         self.session.force_close(reason)

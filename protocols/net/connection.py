@@ -48,7 +48,7 @@ from penstock.logs import fields
 from penstock.protocols.net._lifecycle import LINGER_S, Life
 from penstock.protocols.net._socket import SocketTransport
 from penstock.protocols.net._stream import ARENA
-from penstock.protocols.net.connection_info import ConnectionInfo, Totals
+from penstock.protocols.net.connection_info import ConnectionInfo, Totals, WindowInfo
 from penstock.protocols.net.relay import Relay
 from penstock.subscriptions.cursor import _events as events
 
@@ -338,7 +338,15 @@ class Connection(Life, asyncio.BufferedProtocol):
 
     def is_stuck(self, now: float) -> bool:
         """Whether output waits of which the peer took nothing since the last look but one."""
-        return self._waiting > 0 and now - self._stuck_since > 1.5
+        return self._waiting > 0 and self.stuck_s(now) > 1.5
+
+    def stuck_s(self, now: float) -> float:
+        """For how long the peer took nothing of what waits, as of the last look; `now` is loop time."""
+        return now - self._stuck_since
+
+    def waiting_bytes(self) -> int:
+        """Output that the peer has not taken."""
+        return self.out.size + (0 if self.transport is None else self.transport.get_write_buffer_size())
 
     # Hooks
 
@@ -413,6 +421,10 @@ class Connection(Life, asyncio.BufferedProtocol):
         """The gateway stops. Whom another worker serves hears of it from there."""
         if not self.handed_over:
             self.on_shutdown()
+
+    def windows(self) -> list[WindowInfo]:
+        """Of its consumers that have unsettled deliveries."""
+        return []
 
     def force_close(self, reason: str) -> None:
         """Somebody who may ends it: say so in the protocol's words, and close."""

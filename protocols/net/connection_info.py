@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, fields
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.lazy_dataclass import dataclass
 
-__all__ = ["SIZES", "ChannelInfo", "ConnectionInfo", "ConsumerInfo", "SessionInfo", "Totals"]
+if TYPE_CHECKING:
+    from penstock.subscriptions.queue.queue import Queue
+
+__all__ = ["SIZES", "ChannelInfo", "ConnectionInfo", "ConsumerInfo", "SessionInfo", "Totals", "WindowInfo"]
 
 SIZES: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_000, 100_000_000)
 """Bounds of message sizes in bytes, RabbitMQ's; the kernel `amqp._codec` has them too."""
@@ -79,6 +82,26 @@ class ConsumerInfo:
     single: bool = False
     """Its queue has one active consumer at a time."""
     arguments: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class WindowInfo:
+    """The deliveries that a consumer has and has not settled, to be compared with an earlier look."""
+
+    tag: str
+    """Of the consumer; of an MQTT session the id of its client."""
+    channel: int
+    """0: its protocol has none."""
+    queue: Queue
+    unacknowledged: int
+    most: int
+    """Messages it holds at most, 0 = no limit."""
+    is_full: bool
+    """It gets nothing before it settles something, or asks for more."""
+    settled: int
+    """Another number once it, or its channel, has settled its oldest delivery."""
+    got: int
+    """Another number once it got a message."""
 
 
 @dataclass(slots=True)

@@ -91,7 +91,7 @@ cdef class Consumer(DirectConsumer):
     cdef bint starving                      # stands in channel.starved
     cdef bint waits                         # stands in channel.waiting
     cdef Py_ssize_t share                   # of the shared limit, while it stands in channel.granted
-    cdef uint64_t served                    # the channel's last delivery tag when it got something; 0 = never
+    cdef readonly uint64_t served           # the channel's last delivery tag when it got something; 0 = never
     cdef object output_capacity                        # callable: bytes the connection may still encode
     cdef object on_cancelled
     cdef public object named                # called for its connection's name; None: nobody said

@@ -111,6 +111,8 @@ class Consumer(DirectConsumer):
     limit: int
     """Prefetch, 0 = none."""
     in_flight: int
+    served: int
+    """The channel's next delivery tag when it got something last; 0: it never did."""
     named: Callable[[], str] | None
     """Says its connection's name."""
 

@@ -28,6 +28,7 @@ from penstock.protocols.http.shared.traffic import Messages, kept
 from penstock.router.authorization.identity import Actor, Identity
 
 if TYPE_CHECKING:
+    from penstock.config.findings import Finding
     from penstock.protocols.http.data.access import Access
     from penstock.protocols.http.data.publishing.staged import Staged
     from penstock.protocols.http.server.workers import Forwarder
@@ -138,18 +139,21 @@ class Management:
         replication: Replication | None = None,
         node: str = "",
         code_flow: CodeFlow | None = None,
+        settings_findings: Callable[[], Iterable[Finding]] = tuple,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`disk_free_limit`: publishers wait with less, in bytes. `tls`: of all listeners; None: none.
         `history_bytes`: the most that histories of counters take; 0 = there are none. `replication`: of
         the owner of a cluster. `node`: its name among the nodes; empty: that of the cluster. `code_flow`:
-        how a page logs in at the issuer of tokens; None: it cannot."""
+        how a page logs in at the issuer of tokens; None: it cannot. `settings_findings`: what is unsafe in
+        the configuration."""
         self.app = app
         self.tls = tls
         self.broker = broker
         self.registry = registry
         self.clock = clock
         self.started_at = clock()
+        self._started_loop_s = asyncio.get_running_loop().time()
         self.forwarder = forwarder
         """The way to the other workers; None: there are none."""
         self.place = ("http", "management")
@@ -167,6 +171,7 @@ class Management:
         self.version = __version__
         self.replication = replication
         self.code_flow = code_flow
+        self.settings_findings = settings_findings
         self.sampler = Sampler(
             broker, registry, asyncio.get_running_loop().time, History(history_bytes, clock)
         )
@@ -316,6 +321,12 @@ class Management:
     def uptime_ms(self) -> int:
         """Since the start; strict clients read it into 32 bits."""
         return min(int((self.clock() - self.started_at) * 1000), 2**32 - 1)
+
+    @property
+    def clock_moved_s(self) -> float:
+        """Seconds by which the wall clock went further since the start than the time of the event loop."""
+        passed_s = asyncio.get_running_loop().time() - self._started_loop_s
+        return self.clock() - self.started_at - passed_s
 
     @property
     def os_pid(self) -> str:

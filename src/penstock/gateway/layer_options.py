@@ -6,6 +6,7 @@ import os
 import socket
 from dataclasses import fields as option_fields
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from penstock.router.limits.limits import BACKLOG_BYTES, BACKLOG_EVICT, BACKLOG_
 
 if TYPE_CHECKING:
     from penstock.cluster.replica import Replica
+    from penstock.config.findings import Finding
     from penstock.protocols.login.code_flow import CodeFlow
     from penstock.router.authentication.oauth import OAuth
 
@@ -121,7 +123,15 @@ def http_options(
         replication=replica,
         code_flow=_code_flow(config),
         telemetry=telemetry,
+        settings_findings=partial(_settings_findings, config),
     )
+
+
+def _settings_findings(config: Config) -> list[Finding]:
+    """Find what is unsafe in the configuration, when somebody asks."""
+    from penstock.config.findings import unsafe_settings
+
+    return list(unsafe_settings(config))
 
 
 def _code_flow(config: Config) -> CodeFlow | None:

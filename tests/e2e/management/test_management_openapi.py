@@ -57,7 +57,9 @@ EMPTY = {
     "/api/deprecated-features",
     "/api/deprecated-features/used",
     "/api/exchanges/{vhost}/{name}/bindings/destination",
+    "/api/findings",
     "/api/log-readers",
+    "/api/slow-consumers",
     "/api/users/without-permissions",
 }
 """Lists that may be empty here."""

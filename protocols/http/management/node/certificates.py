@@ -84,13 +84,13 @@ def add(api: Management) -> None:
 def _shown(chain: ServedChain) -> dict[str, Any]:
     """A chain; `fault`: why its certificates cannot be described, though OpenSSL takes them."""
     try:
-        found, fault = [_described(one) for one in _certificates(chain.pem)], ""
+        found, fault = [_described(one) for one in read_chain(chain.pem)], ""
     except ValueError as error:
         found, fault = [], str(error)
     return {"name": chain.name, "file": chain.file, "fault": fault, "certificates": found}
 
 
-def _certificates(pem: bytes) -> Sequence[Certificate]:
+def read_chain(pem: bytes) -> Sequence[Certificate]:
     # Here: it takes longer to load than most of the gateway, and a start has no use for it.
     from cryptography import x509
 
@@ -125,6 +125,6 @@ def _ending(path: str, ends: datetime) -> Sequence[dict[str, Any]]:
             "serial": f"{certificate.serial_number:x}",
             "not_after": certificate.not_valid_after_utc.isoformat(),
         }
-        for certificate in _certificates(Path(path).read_bytes())
+        for certificate in read_chain(Path(path).read_bytes())
         if certificate.not_valid_after_utc < ends
     ]

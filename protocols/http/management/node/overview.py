@@ -98,6 +98,7 @@ def add(api: Management) -> None:
         ("/api/auth", handlers.auth),
         ("/api/version", handlers.version),
         ("/api/extensions", handlers.extensions),
+        ("/api/findings", handlers.findings),
         ("/api/deprecated-features", handlers.nothing),
         ("/api/deprecated-features/used", handlers.nothing),
         ("/api/nodes", api.answers.shared(handlers.nodes)),
@@ -379,6 +380,12 @@ class _Overview:
     async def extensions(self, request: Request) -> Response:
         self._api.identity(request)
         return json_response([{"javascript": "dispatcher.js"}])
+
+    async def findings(self, request: Request) -> Response:
+        from penstock.protocols.http.management.node.findings import reply_findings  # as above
+
+        self._api.require(request, "monitoring")
+        return await reply_findings(self._api, request)
 
     async def nothing(self, request: Request) -> Response:
         """Things that do not exist here: an empty list, for tools that ask all the same."""

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from penstock.protocols.http.management.node.blocked import EFFECTS, KINDS
+from penstock.protocols.http.management.node.findings import LEVELS
 from penstock.protocols.http.management.node.overview import CHURN, FIGURES, MEMORY_PARTS
 from penstock.protocols.http.management.rates import TOTALS
+from penstock.protocols.http.management.resources.slow_consumers import REASONS
 from penstock.protocols.http.management.views import MESSAGE_STATS
 from penstock.protocols.http.shared.shapes import Choice, Named, Shape
 from penstock.protocols.http.webhooks.answers import WEBHOOK
@@ -492,6 +494,12 @@ SHAPES: Final[Mapping[str, Shape]] = {
         **dict.fromkeys(("epoch", "last_sequence", "last_at"), (int, None)),
         "last_id": _TEXT_OR_NONE,
     },
+    "Finding": {"level": Choice(*LEVELS), **dict.fromkeys(("what", "text", "remedy"), str)},
+    "SlowConsumer": {
+        "reason": Choice(*REASONS),
+        **dict.fromkeys(("text", "vhost", "queue", "consumer", "connection", "user", "protocol"), str),
+        **dict.fromkeys(("for_ms", "unacknowledged", "prefetch", "messages_ready", "waiting_bytes"), int),
+    },
     "LogReader": {"name": str, "user": str, "position": int, "behind": int},
     "AuditEntry": {
         "seq": int,
@@ -666,6 +674,8 @@ LISTS: Final[Mapping[str, Shape]] = {
     "/api/half/{vhost}": Named("Half"),
     "/api/transactions/{vhost}": Named("Transaction"),
     "/api/producers/{vhost}": Named("Producer"),
+    "/api/findings": Named("Finding"),
+    "/api/slow-consumers": Named("SlowConsumer"),
     "/api/log-readers": Named("LogReader"),
     "/api/audit": Named("AuditEntry"),
     "/api/audit/verify": Named("AuditVerdict"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.management import views
 from penstock.protocols.http.management.context import Management, absent
@@ -20,6 +20,9 @@ from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.listening.registry import Live
 from penstock.protocols.net.connection_context import Closed
 from penstock.protocols.net.connection_info import ChannelInfo
+
+if TYPE_CHECKING:
+    from penstock.protocols.http.management.resources.slow_consumers import SlowConsumers
 
 __all__ = ["add"]
 
@@ -45,11 +48,13 @@ def add(api: Management) -> None:
     routes.add("GET", "/api/channels/{name}", api.answers.shared(handlers.channel))
     for path in ("/api/consumers", "/api/consumers/{vhost}"):
         routes.add("GET", path, handlers.consumers)
+    routes.add("GET", "/api/slow-consumers", handlers.slow_consumers)
 
 
 class _Connections:
     def __init__(self, api: Management) -> None:
         self._api = api
+        self._slow: SlowConsumers | None = None
 
     def _seen(self, request: Request) -> list[Live]:
         """Connections the user may see: its own, or all with the tag for it."""
@@ -153,6 +158,14 @@ class _Connections:
         return await reply_list(
             request, shown, lambda item: item, lambda item: (item["queue"]["name"], item["consumer_tag"])
         )
+
+    async def slow_consumers(self, request: Request) -> Response:
+        if self._slow is None:
+            # Here: a start has no use for it.
+            from penstock.protocols.http.management.resources.slow_consumers import SlowConsumers
+
+            self._slow = SlowConsumers(self._api)
+        return await self._slow.index(request)
 
 
 def _newest_first(one: Closed) -> tuple[str, str]:

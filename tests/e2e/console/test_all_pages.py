@@ -139,7 +139,8 @@ def test_each_page_as_each_tag(
 
 
 def _everything_that_is_offered_can_be_followed(page: Page, tag: str) -> None:
-    offers = ["exchange", "default", "topic", "queue", "stream", "webhooks", *["log"] * (tag == "monitoring")]
+    of_all = ["log", "findings"] if tag == "monitoring" else []
+    offers = ["exchange", "default", "topic", "queue", "stream", "webhooks", *of_all, "slow"]
     page.goto("/#/live")
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     shown = page.get_by_label("Follow").get_by_role("option")
@@ -149,6 +150,10 @@ def _everything_that_is_offered_can_be_followed(page: Page, tag: str) -> None:
         page.goto(f"/#/live?of={offer}")
         if offer in ("queue", "stream"):  # there is none yet
             expect(page.get_by_role("textbox", name=offer.title())).to_be_visible()
+            continue
+        if offer in ("findings", "slow"):
+            expect(page.get_by_text("Loading …").or_(page.get_by_role("alert"))).to_have_count(0)
+            expect(page.get_by_text("All is well").or_(page.get_by_role("table"))).to_be_visible()
             continue
         page.get_by_role("button", name="Follow").click()
         expect(page.get_by_role("status")).to_contain_text("so far")

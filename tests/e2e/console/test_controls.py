@@ -84,7 +84,7 @@ PLACES = (
     *(f"exchanges/{V}/{name}" for name in ("x", "mine-x", "amq.default", "amq.topic")),
     *(f"streams/{V}/s", f"dead-letters/{V}/d", f"webhooks/{V}/w", "users/other", "vhosts?name=spare"),
     *("tokens?user=other", "topics?under=a"),
-    *(f"live?of={of}" for of in ("exchange", "default", "topic", "webhooks", "log", "audit")),
+    *(f"live?of={of}" for of in ("exchange", "default", "topic", "webhooks", "log", "audit", "findings", "slow")),
     *("live?of=queue&name=q", "live?of=stream&name=s"),
     "search?run=1&from=first",
     *("connections/@AMQP 0-9-1", "connections/@MQTT 3-1-1", "channels/@AMQP 0-9-1"),

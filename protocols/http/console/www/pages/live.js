@@ -1,9 +1,9 @@
-/** Messages of an exchange, an MQTT topic, a queue or a stream as they come, and the words of the gateway itself. */
+/** Messages of an exchange, an MQTT topic, a queue or a stream as they come, what the gateway says, and its state: findings, slow consumers. */
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { path, query as asQuery, send } from "../api.js";
-import { change } from "../location.js";
-import { Data, Rows, Time, count } from "../parts.js";
+import { change, link } from "../location.js";
+import { Data, Loading, Rows, Time, bytes, count, duration, useLoaded } from "../parts.js";
 import { Messages } from "../messages.js";
 import { useMay, useMayAt } from "../rights.js";
 import { many, t } from "../words.js";
@@ -21,7 +21,40 @@ const SOURCES = [
   ["webhooks", t("attempts of webhooks")],
   ["log", t("lines of the gateway's log"), ["administrator", "monitoring"]],
   ["audit", t("the audit trail"), ["administrator", "auditor"]],
+  ["findings", t("findings about the gateway"), ["administrator", "monitoring"]],
+  ["slow", t("slow consumers"), ["administrator", "monitoring", "policymaker", "management"]],
 ];
+const LEVELS = { error: t("error"), warning: t("warning"), info: t("note") };
+/** By what the gateway calls it: the word, and the sentence. @type {Record<string, [string, string]>} */
+const SLOW = {
+  stuck: [t("stuck"), t("Its prefetch window is full and it acknowledges nothing, while messages wait.")],
+  stalled: [t("not reading"), t("The client takes none of its output.")],
+  unacknowledged: [t("not acknowledging"), t("It has settled none of its messages for a minute or longer.")],
+  behind: [t("too slow"), t("Its prefetch window is always full, and the backlog does not shrink.")],
+  output: [t("reading slowly"), t("The client reads slower than messages come.")],
+};
+/** Tables that are asked for again and again, by the name in the address. */
+const TABLES = {
+  findings: {
+    target: "/api/findings", label: t("Findings"), empty: t("All is well: there are no findings."),
+    columns: [
+      [t("Level"), (one) => LEVELS[one.level] ?? one.level], [t("About"), (one) => html`<code>${one.what}</code>`],
+      [t("Finding"), (one) => one.text], [t("Remedy"), (one) => one.remedy],
+    ],
+  },
+  slow: {
+    target: "/api/slow-consumers", label: t("Slow consumers"), empty: t("All is well: no consumer is slow."),
+    columns: [
+      [t("Reason"), (one) => html`<strong>${SLOW[one.reason]?.[0] ?? one.reason}</strong>`], [t("Explanation"), (one) => SLOW[one.reason]?.[1] ?? one.text],
+      [t("For", {}, "time"), (one) => duration(one.for_ms), "number"], [t("Virtual host"), (one) => one.vhost],
+      [t("Queue"), (one) => one.queue && html`<a href=${link("queues", [one.vhost, one.queue])}>${one.queue}</a>`],
+      [t("Consumer"), (one) => one.consumer && html`<code>${one.consumer}</code>`],
+      [t("Connection"), (one) => html`<a href=${link("connections", [one.connection])}>${one.connection}</a>`], [t("User"), (one) => one.user],
+      [t("Ready"), (one) => count(one.messages_ready), "number"], [t("Unacknowledged"), (one) => count(one.unacknowledged), "number"],
+      [t("Prefetch"), (one) => count(one.prefetch), "number"], [t("Output that waits"), (one) => bytes(one.waiting_bytes), "number"],
+    ],
+  },
+};
 const EVENTS = {
   log: [
     [t("Time"), (one) => html`<${Time} at=${one.time} />`], [t("Level"), (one) => one.level], [t("Of", {}, "logger"), (one) => one.logger], [t("Line"), (one) => one.message],
@@ -66,7 +99,7 @@ export default function Live({ user, query, vhosts }) {
     change({ name: name?.value, pattern: pattern?.value, from: from?.value, run: Date.now() });
   };
   const target = vhost === undefined ? null : targetOf(vhost, { ...query, of });
-  return html`<div><h1>${vhost ? t("Live in {vhost}", { vhost }) : t("Live")}</h1>
+  return html`<div><h1>${vhost && !TABLES[of] ? t("Live in {vhost}", { vhost }) : t("Live")}</h1>
     <form class="row" onSubmit=${begin}>
       <label><span>${t("Follow")}</span><select value=${of} onChange=${(event) => change({ of: event.target.value, name: "", pattern: "", from: "", run: "" })}>
         ${seen.map(([kind, title]) => html`<option value=${kind}>${title}</option>`)}</select></label>
@@ -77,10 +110,17 @@ export default function Live({ user, query, vhosts }) {
       ${of === "stream" && html`<label><span>${t("Stream")}</span><input name="name" required defaultValue=${query.name ?? ""} /></label>`}
       ${of in rights && html`<label><span>${t("From", {}, "start")}</span><input name="from" defaultValue=${query.from ?? "next"} />
         <small class="quiet">${t("next, first, -1h, or a time")}</small></label>`}
-      <button type="submit">${t("Follow")}</button>
+      ${!TABLES[of] && html`<button type="submit">${t("Follow")}</button>`}
     </form>
+    ${TABLES[of] && html`<${Looked} key=${of} ...${TABLES[of]} />`}
     ${target && query.run && (asks || !query.of) && html`<${Followed} key=${target + query.run} target=${target} columns=${EVENTS[of]} vhost=${vhost} />`}
   </div>`;
+}
+
+function Looked({ target, label, empty, columns }) {
+  const found = useLoaded(target);
+  return html`<div><${Loading} of=${found} />
+    ${found.data && html`<${Rows} label=${label} rows=${found.data} empty=${empty} columns=${columns} />`}</div>`;
 }
 
 function Followed({ target, columns, vhost }) {

@@ -6,16 +6,19 @@ import { link } from "../location.js";
 import { Cards, Facts, Loading, Rows, bytes, count, duration, rate, tenths, useLoaded } from "../parts.js";
 import { useLive, withLive } from "../live.js";
 import { Plot, Range, isLive, samplesQuery } from "../plot.js";
-import { t } from "../words.js";
+import { many, t } from "../words.js";
 
 const MOVES = [
   ["publish", t("Published")], ["deliver_get", t("Delivered")], ["ack", t("Acknowledged")], ["redeliver", t("Given back")],
 ];
 
+const FINDINGS_MS = 30000;
+
 export default function Overview({ user, query }) {
   const found = useLoaded(`/api/overview${asQuery(samplesQuery(query, "msg_rates", "lengths"))}`);
   const sees = user.tags.some((tag) => tag === "monitoring" || tag === "administrator");
   const nodes = useLoaded(sees ? "/api/nodes" : null);
+  const findings = useLoaded(sees ? "/api/findings" : null, FINDINGS_MS);
   const samples = useLive(isLive(query) ? "overview" : null);
   const { data } = found;
   if (!data) return html`<div><h1>${t("Overview")}</h1><${Loading} of=${found} /></div>`;
@@ -25,6 +28,7 @@ export default function Overview({ user, query }) {
   return html`<div><h1>${data.cluster_name}</h1>
     <${Loading} of=${found} />
     <${Blocked} of=${data.penstock.blocked} nodes=${nodes.data ?? []} />
+    <${Findings} of=${findings.data ?? []} />
     <${Cards} rows=${[
       [t("Ready"), count(waiting.messages_ready)],
       [t("Unacknowledged"), count(waiting.messages_unacknowledged)],
@@ -62,6 +66,16 @@ export default function Overview({ user, query }) {
     ]} />
     <p class="quiet">${t("{product} {version}, API of RabbitMQ {rabbitmq}", {
       product: data.product_name, version: data.product_version, rabbitmq: data.rabbitmq_version })}</p></div>`;
+}
+
+/** Where errors and warnings about the gateway are. */
+function Findings({ of }) {
+  const errors = of.filter((one) => one.level === "error").length;
+  const told = errors || of.filter((one) => one.level === "warning").length;
+  if (told === 0) return null;
+  return html`<p class=${`notice${errors ? " bad" : ""}`}><a href=${link("live", [], { of: "findings" })}>${errors
+    ? many(told, "The gateway has found {n} error about itself.", "The gateway has found {n} errors about itself.")
+    : many(told, "The gateway has found {n} warning about itself.", "The gateway has found {n} warnings about itself.")}</a></p>`;
 }
 
 const EFFECTS = { waits: t("publishers wait"), refused: t("what publishers send is refused") };

@@ -258,6 +258,7 @@ class Gateway(Broker):
         ports: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(folder)
+        self.data_dir.chmod(0o700)  # as a gateway makes it
         self.settings = dict(settings or {})
         self.amqp_port, self.mqtt_port = ports or (free_port(), free_port())
         self.ports: dict[str, int] = {}

@@ -199,5 +199,5 @@ def test_users_see_their_own(gateway: Gateway, api: Api, unique: str) -> None:
         until(lambda: _of(api, unique))
         assert _of(monitoring, unique) != []
         assert other.get("slow-consumers") == []
-        assert other.status("GET", "findings") == 403
+        assert other.status("GET", "findings") == 401
         assert monitoring.status("GET", "findings") == 200

@@ -15,6 +15,7 @@ flood the CPU is that of the flood, too.
 from __future__ import annotations
 
 import argparse
+import signal
 import statistics
 import sys
 import tempfile
@@ -108,6 +109,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measured window; default: 3")
     parser.add_argument("--repeat", type=int, default=5, help="runs of which the median counts; default: 5")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends all that was started
     rows = [row for row in ROWS if options.only in row.name]
     most = allow_open_files(max((row.connections for row in rows), default=0) + 200)
     for row in [row for row in rows if row.connections + 200 > most]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import signal
 import statistics
 import sys
 import tempfile
@@ -159,6 +160,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="runs of which the median counts; default: 3")
     parser.add_argument("--brokers", default="penstock,mosquitto,rabbitmq", help="comma separated")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends all that was started
     rows = [row for row in ROWS if options.only in row.name]
     storms = any(row.kind == "storm" for row in rows)
     need = options.storm + 200 if storms else 0

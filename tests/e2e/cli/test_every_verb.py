@@ -301,7 +301,7 @@ def test_each_verb_of_ours_is_run(run: Run, gateway: Gateway, tmp_path: Path) ->
     stands["DATA"] = str(gateway.data_dir)
     seen = set()
     with Device(gateway.mqtt_port, "closed-by-command"):
-        stands["CONNECTION"] = connection_named(gateway, "MQTT")
+        stands["CONNECTION"] = connection_named(gateway, "MQTT", "closed-by-command")
         for words, code in lines(OURS):
             seen.add(" ".join(words[: 1 + bool(parser_of(words[0]).verbs())]))
             run(*(stands.get(word, word) for word in words), code=code)
@@ -315,10 +315,15 @@ def test_the_others_are_run_by_their_tests() -> None:
         assert words in (ROOT / test).read_text(), (test, words)
 
 
-def connection_named(gateway: Gateway, protocol: str) -> str:
-    """The name of the one connection of a protocol."""
+def connection_named(gateway: Gateway, protocol: str, client_id: str = "") -> str:
+    """The name of the one connection of a protocol; of that client, if it is named: a bridge has one, too."""
     api = Api(gateway)
-    found = [one["name"] for one in api.get("connections") if one["protocol"].startswith(protocol)]
+    found = [
+        one["name"]
+        for one in api.get("connections")
+        if one["protocol"].startswith(protocol)
+        and (not client_id or one["variable_map"].get("client_id") == client_id)
+    ]
     api.close()
     assert len(found) == 1
     return str(found[0])

@@ -160,14 +160,7 @@ class Delayed:
         told: Callable[[bool | None], object],
     ) -> None:
         """Have a message never come if it is one of those that are meant; `told` as of `cancel_published`."""
-
-        def found(record: Record | None, answered: bool) -> None:
-            if not answered:
-                told(None)
-            else:
-                told(record is not None and is_meant(record) and self.cancel(due_ms, lsn))
-
-        self._delays.find(due_ms, lsn, found)
+        self._find(due_ms, lsn, lambda record: is_meant(record) and self.cancel(due_ms, lsn), told)
 
     def publish_where(
         self,
@@ -178,12 +171,21 @@ class Delayed:
     ) -> None:
         """Publish a message that waits, as if it were due, if it is one of those that are meant; `told` as of
         `cancel_published`."""
+        self._find(
+            due_ms, lsn, lambda record: is_meant(record) and self._publish_early(due_ms, lsn, record), told
+        )
+
+    def _find(
+        self,
+        due_ms: int,
+        lsn: int,
+        act: Callable[[Record], bool],
+        told: Callable[[bool | None], object],
+    ) -> None:
+        """Act on a message that waits; `told` gets what `act` says, or as of `cancel_published`."""
 
         def found(record: Record | None, answered: bool) -> None:
-            if not answered:
-                told(None)
-            else:
-                told(record is not None and is_meant(record) and self._publish_early(due_ms, lsn, record))
+            told(None if not answered else record is not None and act(record))
 
         self._delays.find(due_ms, lsn, found)
 

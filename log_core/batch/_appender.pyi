@@ -81,6 +81,8 @@ class Appender(RowLog):
         self, n: int, lp: int, target: Target, key: bytes, props: bytes, body: bytes, flags: int
     ) -> int:
         """Append the same record `n` times, called in C as kernels do (benchmarks); the last LSN."""
+    def append_state(self, key: bytes, value: bytes, tombstone: bool = False) -> int:
+        """Append one change of a table; returns its LSN."""
     def append_note(self) -> None:
         """Close the open batch and add an empty batch that carries `synced_lsn`."""
     def begin_unit(self) -> None:

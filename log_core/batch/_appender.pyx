@@ -358,7 +358,10 @@ cdef class Appender(RowLog):
                         <uint32_t>len(body), flags, 0, ENC_NONE, 0, 0)
         return self.next_lsn - 1
 
-    cpdef uint64_t append_state(self, bytes key, bytes value, bint tombstone=False) except 0:
+    def append_state(self, bytes key not None, bytes value not None, bint tombstone=False):
+        return self.append_row(key, value, tombstone)
+
+    cdef uint64_t append_row(self, bytes key, bytes value, bint tombstone) except 0:
         cdef RecordHeader* record
         cdef uint64_t lsn
         if len(key) > 0xffff:

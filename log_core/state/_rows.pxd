@@ -4,7 +4,7 @@ from libc.stdint cimport uint64_t
 
 
 cdef class RowLog:
-    cpdef uint64_t append_state(self, bytes key, bytes value, bint tombstone=*) except 0
+    cdef uint64_t append_row(self, bytes key, bytes value, bint tombstone) except 0
 
 
 cdef class Table:

@@ -5,9 +5,6 @@ from penstock.log_core.state.spill import Spill
 class RowLog:
     """Takes the changes of rows: an appender of the log, which lies above the tables."""
 
-    def append_state(self, key: bytes, value: bytes, tombstone: bool = False) -> int:
-        """Append one change of a table; returns its LSN."""
-
 class Table:
     """The rows of one table."""
 

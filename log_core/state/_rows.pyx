@@ -15,7 +15,7 @@ cdef enum:
 
 
 cdef class RowLog:
-    cpdef uint64_t append_state(self, bytes key, bytes value, bint tombstone=False) except 0:
+    cdef uint64_t append_row(self, bytes key, bytes value, bint tombstone) except 0:
         raise NotImplementedError
 
 
@@ -59,7 +59,7 @@ cdef class TableRows:
 
     cpdef unsigned long long put(self, str table, bytes key, bytes value) except? 0:
         cdef Table rows = self.named(table)
-        cdef unsigned long long lsn = self._appender.append_state(rows.head + key, value)
+        cdef unsigned long long lsn = self._appender.append_row(rows.head + key, value, False)
         # A copy of its own size: what some encoders (orjson) return keeps a buffer of 4 KiB behind it.
         self.set(rows, key, PyBytes_FromStringAndSize(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value)))
         return lsn
@@ -82,7 +82,7 @@ cdef class TableRows:
         found = self._tables.get(table)
         if found is None or key not in (<Table>found).rows:
             return 0
-        lsn = self._appender.append_state((<Table>found).head + key, b"", True)
+        lsn = self._appender.append_row((<Table>found).head + key, b"", True)
         (<Table>found).weight -= (<Table>found).let_go((<Table>found).rows.pop(key), self)
         return lsn
 

@@ -87,6 +87,8 @@ class BrokerOptions:
     backlog_quotas: Mapping[str, int] = field(default_factory=dict)
     """Limits of vhosts that have none of that name (`limits.BACKLOG_BYTES` and the like)."""
     audit: AuditOptions = field(default_factory=AuditOptions)
+    node: str = "localhost"
+    """The name of this machine among the nodes of a cluster."""
     worker: int = 0
     """The number of this worker; 0 has the users, the permissions and the list of vhosts."""
     workers: int = 1
@@ -108,6 +110,9 @@ class Broker:
     ) -> None:
         self.log = log
         self.options = options
+        process = f"penstock-{options.worker}" if options.worker else "penstock"
+        self.node = f"{process}@{options.node}"
+        """The name of this node in the API, and for clients that ask where a queue is."""
         self.shared: Tables = log.tables if shared is None else shared
         """The tables that all workers have in common (`shared_state`)."""
         self.tick = tick

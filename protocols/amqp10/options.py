@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import platform
 from typing import Final, Literal
 
 from penstock.lazy_dataclass import dataclass
 
-__all__ = ["CREDIT", "NODE", "WINDOW", "Options"]
-
-NODE: Final = f"penstock@{platform.node()}"
-"""The name of this broker, for clients that ask where a queue is."""
+__all__ = ["CREDIT", "WINDOW", "Options"]
 
 CREDIT: Final = 2048
 """Messages that a sender may have under way; given again when half of them came."""

@@ -11,8 +11,7 @@ Source: RabbitMQ's rabbit_trace.
 
 from __future__ import annotations
 
-import platform
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import SECTIONS
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from penstock.subscriptions.queue.queue import Queue
 
 __all__ = ["Place", "delivered", "published"]
-
-_NODE: Final = f"penstock@{platform.node()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +110,7 @@ def _tell(
         "exchange_name": exchange,
         "routing_keys": [*keys],
         "properties": properties,
-        "node": _NODE,
+        "node": place.vhost.broker.node,
         **extra,
     }
     key = wire(name)[:255].decode("utf-8", "surrogateescape")

@@ -59,8 +59,6 @@ class HttpOptions:
     metrics: Address | None = None
     cluster: str = "localhost"
     """The name of this gateway, in the API and in metrics."""
-    node: str = ""
-    """The name of this node among those of a cluster."""
     data_dir: Path = Path("data")
     disk_free_limit: int = 0
     """Publishers are stopped with less free space, in bytes."""
@@ -169,7 +167,6 @@ def serve(
         forwarder=front_end.forwarder,
         history_bytes=options.history_bytes,
         replication=options.replication,
-        node=options.node,
         code_flow=options.code_flow,
         settings_findings=options.settings_findings,
     )

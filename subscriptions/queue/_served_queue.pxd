@@ -1,6 +1,6 @@
 """When a queue is served. Words in _served_queue.pyi."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport uint64_t
 
 from penstock.subscriptions.cursor._cursor cimport Cursor
 from penstock.subscriptions.dispatch._consumers cimport Consumers
@@ -13,7 +13,6 @@ cdef class ServedQueue(Served):
     cdef public Consumers _consumers
     cdef public set _watching
     cdef public uint64_t qid, got, unasked_got, purged, dropped
-    cdef public int64_t inherited
     cdef public bint _sole, _awaiting, _promises, auto_delete, deleted
 
     cdef int find_fast_path(self) except -1

@@ -42,8 +42,6 @@ class ServedQueue(Served):
     """Messages dropped by `purge`."""
     dropped: int
     """Messages that left because there were too many; `cursor.settled` counts them too."""
-    inherited: int
-    """Messages it had when its statistics began: they are not counted as published."""
     _awaiting: bool
     _promises: bool
     _queues: Queues

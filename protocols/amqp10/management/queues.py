@@ -7,7 +7,6 @@ from typing import Any, Final
 from penstock.protocols.amqp10.codec import values as v
 from penstock.protocols.amqp10.management.bodies import arguments_shown, read_body
 from penstock.protocols.amqp10.management.requests import Refused, Request, Response, decoded
-from penstock.protocols.amqp10.options import NODE
 from penstock.router.authorization.identity import Actor
 from penstock.router.vhost.vhost import Declared, Vhost
 
@@ -63,6 +62,6 @@ def _shown(vhost: Vhost, declared: Declared) -> dict[str, Any]:
         "exclusive": queue.owner is not None,
         "type": str(queue.arguments.get("x-queue-type", "classic")),
         "arguments": arguments_shown(queue.arguments),
-        "leader": NODE,
-        "replicas": v.Array(0xB1, [NODE]),
+        "leader": vhost.broker.node,
+        "replicas": v.Array(0xB1, [vhost.broker.node]),
     }

@@ -48,7 +48,7 @@ from penstock.protocols.amqp10.codec.performatives import (
 )
 from penstock.protocols.amqp10.codec.values import Symbol
 from penstock.protocols.amqp10.management.requests import Response
-from penstock.protocols.amqp10.options import NODE, Options
+from penstock.protocols.amqp10.options import Options
 from penstock.protocols.amqp10.session._scanner import Scanner
 from penstock.protocols.amqp10.session.sasl import SaslExchange, offered
 from penstock.protocols.amqp10.session.state import Login, State
@@ -403,7 +403,7 @@ class Session(Scanner):
                     # RabbitMQ's clients speak to nobody else, and look for its features by its version.
                     Symbol("product"): "RabbitMQ",
                     Symbol("version"): _VERSION,
-                    Symbol("node"): NODE,
+                    Symbol("node"): self.broker.node,
                     Symbol("platform"): f"penstock {self._version}",
                 },
             )

@@ -137,16 +137,14 @@ class Management:
         forwarder: Forwarder | None = None,
         history_bytes: int = 0,
         replication: Replication | None = None,
-        node: str = "",
         code_flow: CodeFlow | None = None,
         settings_findings: Callable[[], Iterable[Finding]] = tuple,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`disk_free_limit`: publishers wait with less, in bytes. `tls`: of all listeners; None: none.
         `history_bytes`: the most that histories of counters take; 0 = there are none. `replication`: of
-        the owner of a cluster. `node`: its name among the nodes; empty: that of the cluster. `code_flow`:
-        how a page logs in at the issuer of tokens; None: it cannot. `settings_findings`: what is unsafe in
-        the configuration."""
+        the owner of a cluster. `code_flow`: how a page logs in at the issuer of tokens; None: it cannot.
+        `settings_findings`: what is unsafe in the configuration."""
         self.app = app
         self.tls = tls
         self.broker = broker
@@ -158,8 +156,7 @@ class Management:
         """The way to the other workers; None: there are none."""
         self.place = ("http", "management")
         """Where other workers serve the same."""
-        number = forwarder.me if forwarder is not None else 0
-        self.node = f"penstock-{number}@{node or cluster}" if number else f"penstock@{node or cluster}"
+        self.node = broker.node
         self.cluster = cluster
         self.data_dir = data_dir
         self.disk_free_limit = disk_free_limit

@@ -58,7 +58,7 @@ def queue_counters(queue: Queue) -> tuple[int, ...]:
     consumed_unasked = queue.unasked - queue.unasked_got
     left = cursor.settled + cursor.expired + cursor.lost + queue.purged
     return (
-        left + ready + cursor.outstanding - queue.inherited,
+        left + ready + cursor.outstanding,
         max(queue.delivered - queue.got - consumed_unasked, 0),
         consumed_unasked,
         queue.got - queue.unasked_got,

@@ -115,7 +115,6 @@ def http_options(
         management_tls=config.management.tls_address,
         metrics=config.metrics.address,
         cluster=gateway_name(config, replica),
-        node="" if replica is None else replica.name,
         data_dir=Path(config.log.data_dir),
         disk_free_limit=log.options.min_free_bytes,
         history_bytes=config.management.history_bytes,

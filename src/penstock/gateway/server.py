@@ -333,6 +333,7 @@ async def running(
         auth=layer_options(AuthOptions, config.auth),
         backlog_quotas=backlog_quotas(config),
         audit=layer_options(AuditOptions, config.audit),
+        node=gateway_name(config, None) if replica is None else replica.name,
         worker=0 if peers is None else peers.number,
         workers=config.server.workers,
     )

@@ -25,7 +25,7 @@ Ctl = Callable[..., None]
 def traced(broker_name: str, tmp_path: Path) -> Iterator[tuple[Broker, Ctl]]:
     """A broker, and rabbitmqctl for it."""
     if broker_name == "penstock":
-        with Gateway(tmp_path / "broker", settings=SETTINGS) as gateway:
+        with Gateway(tmp_path / "broker", settings={**SETTINGS, "server.name": "plant"}) as gateway:
             url = f"http://guest:guest@127.0.0.1:{gateway.ports['management']}"
 
             def ctl(*words: str) -> None:
@@ -121,6 +121,7 @@ def test_messages_of_amqp_1_0_are_copied_too(traced: tuple[Broker, Ctl]) -> None
         sender.send(Message(body=b"traced", inferred=True, subject="s", properties={"n": 1}))
         assert receiver.receive(timeout=LIMIT_S).subject == "s"
         receiver.accept()
+        opened = connection.conn.remote_properties
         (publish, put, body), (deliver, got, _) = copies(watcher, 2)
         ctl("trace_off")
         sender.send(Message(body=b"after", inferred=True))
@@ -131,3 +132,4 @@ def test_messages_of_amqp_1_0_are_copied_too(traced: tuple[Broker, Ctl]) -> None
     assert put["properties"]["headers"] == got["properties"]["headers"] == {"n": 1}
     assert (put["vhost"], put["user"], put["channel"]) == ("/", "guest", 0)
     assert got["redelivered"] == 0
+    assert put["node"] == got["node"] == opened["node"] == "penstock@plant"

@@ -3,8 +3,8 @@
 from typing_extensions import Buffer
 
 from penstock.protocols.listening._unframe import Unframer
-from penstock.protocols.net._layer import Layer
 from penstock.protocols.net._stream import Stream
+from penstock.protocols.net.layers._layer import Layer
 
 class WebSocketLayer(Layer):
     """Takes the frames off input and puts them around output; a class that derives from it does the rest.

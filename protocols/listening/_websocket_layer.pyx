@@ -9,7 +9,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
 from penstock.protocols.listening._unframe cimport PacketFramer, Unframer, write_frame
-from penstock.protocols.net._layer cimport Layer
+from penstock.protocols.net.layers._layer cimport Layer
 from penstock.protocols.net._stream cimport Stream
 from penstock.protocols.net.outbuffer cimport OutBuffer
 

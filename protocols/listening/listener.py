@@ -39,7 +39,7 @@ from penstock.protocols.net.admitting._login_timeout import LATE_S
 from penstock.protocols.net.admitting.admission import MAX_CONNECTIONS
 from penstock.protocols.net.connection import Connection
 from penstock.protocols.net.connection_context import ConnectionContext
-from penstock.protocols.net.tls_transport import TlsTransport
+from penstock.protocols.net.layers.tls_transport import TlsTransport
 from penstock.protocols.tls.contexts import Layer
 from penstock.subscriptions.fault_isolation import guarded
 

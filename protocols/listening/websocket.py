@@ -37,7 +37,7 @@ from penstock.protocols.listening.websocket_rules import WebSocketRules
 from penstock.protocols.net._socket import SocketTransport
 from penstock.protocols.net.admitting.browser import own_host, same_origin
 from penstock.protocols.net.connection import Connection
-from penstock.protocols.net.tls_transport import TlsTransport
+from penstock.protocols.net.layers.tls_transport import TlsTransport
 
 __all__ = ["WebSocketTransport"]
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t
 
 from penstock.log_core.segments._segment_file cimport Stretch
-from penstock.protocols.net._layer cimport Layer
+from penstock.protocols.net.layers._layer cimport Layer
 from penstock.protocols.net._poller cimport Poller
 from penstock.protocols.net._stream cimport QuickReader, Stream, Wire
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from penstock.protocols.net._layer import Layer
 from penstock.protocols.net._stream import QuickReader, Wire
+from penstock.protocols.net.layers._layer import Layer
 
 def accept(listening: int, most: int) -> list[tuple[int, str, int]]:
     """Accept those who wait at a non-blocking listening socket, `most` of them at most.

@@ -20,7 +20,7 @@ from libc.string cimport memcpy, strerror
 
 from penstock.protocols.net._poller import poller_of
 from penstock.log_core.segments._segment_file cimport STRETCH_MOST, Stretch
-from penstock.protocols.net._layer cimport Layer
+from penstock.protocols.net.layers._layer cimport Layer
 from penstock.protocols.net._poller cimport Poller, Watched
 from penstock.protocols.net.outbuffer cimport OutBuffer
 

@@ -1,1 +1,4 @@
-"""TLS: contexts from the configured files (`contexts`). The layer of a connection is `net.tls_transport`."""
+"""TLS: contexts from the configured files (`contexts`).
+
+The layer of a connection is `net.layers.tls_transport`.
+"""

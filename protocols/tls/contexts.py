@@ -1,7 +1,7 @@
 """TLS of all listeners: contexts made from the configured files, and made anew when the files change.
 
-A listener puts a layer on each connection it accepts (`Tls.layer`, `net.tls_transport`), with the context in
-force then, so that a new certificate holds from the next connection on; those that are open keep theirs.
+A listener puts a layer on each connection it accepts (`Tls.layer`, `net.layers.tls_transport`), with the
+context in force then. So a new certificate holds from the next connection on; open ones keep theirs.
 `reload` makes all contexts before it swaps any: files that do not fit together (a certificate whose key is
 not there yet) leave the old ones in force.
 

@@ -5,7 +5,7 @@ import ssl
 
 from typing_extensions import Buffer
 
-from penstock.protocols.net._layer import Layer
+from penstock.protocols.net.layers._layer import Layer
 
 class TlsLayer(Layer):
     """Decrypts what comes and encrypts what goes; a class that derives from it does the rest.

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, cast
 
 from penstock.protocols.detection import TLS_RECORD, hint
-from penstock.protocols.net._layer import Layer
 from penstock.protocols.net._socket import SocketTransport
-from penstock.protocols.net._tls_layer import TlsLayer
+from penstock.protocols.net.layers._layer import Layer
+from penstock.protocols.net.layers._tls_layer import TlsLayer
 
 __all__ = ["Secured", "TlsTransport"]
 

@@ -19,7 +19,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t
 
-from penstock.protocols.net._layer cimport Layer
+from penstock.protocols.net.layers._layer cimport Layer
 from penstock.protocols.net._stream import ARENA
 from penstock.protocols.net.outbuffer cimport OutBuffer
 

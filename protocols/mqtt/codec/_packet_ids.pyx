@@ -503,16 +503,25 @@ cdef class Received:
             self.bits = NULL
 
     def pack(self):
+        cdef bytes row = PyBytes_FromStringAndSize(NULL, 1 + 2 * self.count)
+        cdef uint8_t* p = <uint8_t*>PyBytes_AS_STRING(row)
+        cdef Py_ssize_t byte, left = self.count
         cdef uint32_t packet_id
-        cdef list parts = [bytes((ROW_VERSION,))]
-        if self.count:
-            for packet_id in range(1, PACKET_IDS + 1):
-                if packet_id & 7 == 0 and self.bits[packet_id >> 3] == 0:
-                    continue
-                if self.has(packet_id):
-                    parts.append(struct.pack("<H", packet_id))
+        p[0] = ROW_VERSION
+        p += 1
+        for byte in range(8192):
+            if left == 0:
+                break
+            if self.bits[byte] == 0:
+                continue
+            for packet_id in range(<uint32_t>byte << 3, <uint32_t>(byte + 1) << 3):
+                if self.bits[byte] >> (packet_id & 7) & 1:
+                    p[0] = packet_id & 255
+                    p[1] = packet_id >> 8
+                    p += 2
+                    left -= 1
         self.changed = False
-        return b"".join(parts)
+        return row
 
     @classmethod
     def restore(cls, bytes row not None):

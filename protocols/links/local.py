@@ -75,6 +75,7 @@ class Local:
         record = {
             "peer": ("127.0.0.1", next(self._ports) & 0xFFFF),
             "foreign": False,
+            "internal": True,
             "server": ("127.0.0.1", listener.port),
             "user": None,
             "said": 0,

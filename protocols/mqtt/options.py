@@ -39,7 +39,7 @@ class MqttOptions:
     """The peers that may connect with a user name that nobody has, and any password."""
     max_packet_bytes: int = 1 << 20
     """The largest packet accepted."""
-    receive_maximum: int = 1000
+    receive_maximum: int = 32_768
     """QoS 1 and 2 messages a 5.0 client may have under way to us."""
     max_inflight: int = 4096
     """QoS 1 and 2 messages under way to a client; a 5.0 client may ask for less."""

@@ -75,7 +75,7 @@ class Connection(Life, asyncio.BufferedProtocol):
     vouched: Identity | None = None
     """The user that logged in by another front end before, and need not do it again."""
     internal = False
-    """The peer is another worker, on behalf of its clients."""
+    """The peer is another worker, on behalf of its clients, or a link of this one."""
     _waiting = 0
     _counted = 0
 

@@ -60,6 +60,8 @@ class Peer(Sink):
 
     # Called by the session
 
+    internal = False
+
     @property
     def sink(self) -> Sink:
         return self

@@ -6,8 +6,7 @@ from penstock.protocols.net.outbuffer cimport OutBuffer
 
 
 cdef class InFlight:
-    cdef Py_ssize_t _most
-    cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t most, count
     cdef uint8_t _ids[8192]         # a bit for each packet id that is not answered for good
     cdef object _held               # deque of (packet id, packet) that wait until there are fewer
     cdef int send(self, OutBuffer out, Py_ssize_t start, uint16_t packet_id) except -1

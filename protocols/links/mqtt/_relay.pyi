@@ -7,6 +7,8 @@ from typing_extensions import Buffer
 class InFlight:
     """The messages of QoS 1 and 2 that one broker got from the bridge and has not answered for good."""
 
+    most: int
+    """As many as there may be: half of what the broker takes, or one."""
     count: int
 
     def __init__(self, receive_maximum: int) -> None:

@@ -42,14 +42,14 @@ cdef uint8_t DISCONNECT = packets.DISCONNECT
 cdef class InFlight:
 
     def __init__(self, Py_ssize_t receive_maximum):
-        self._most = receive_maximum // 2
+        self.most = max(receive_maximum // 2, 1)
         self._held = deque()
         memset(self._ids, 0, sizeof(self._ids))
 
     cdef int send(self, OutBuffer out, Py_ssize_t start, uint16_t packet_id) except -1:
         """The output from `start` on is a message of this id: let it go, or hold it."""
         cdef uint8_t bit = <uint8_t>(1 << (packet_id & 7))
-        if self.count > self._most:
+        if self.count >= self.most:
             self._held.append((packet_id, PyBytes_FromStringAndSize(<char*>out._start + start, out.size - start)))
             out.size = start
             return 0
@@ -65,7 +65,7 @@ cdef class InFlight:
         if self._ids[packet_id >> 3] & bit:
             self._ids[packet_id >> 3] &= <uint8_t>~bit
             self.count -= 1
-        while self._held and self.count <= self._most:
+        while self._held and self.count < self.most:
             held_id, packet = self._held.popleft()
             start = out.size
             out.write(packet)

@@ -30,7 +30,7 @@ from penstock.config.bridges import Bridge as Settings
 from penstock.logs import fields
 from penstock.protocols.links.errors import LinkError
 from penstock.protocols.links.link import Link
-from penstock.protocols.links.mqtt._relay import Relay
+from penstock.protocols.links.mqtt._relay import InFlight, Relay
 from penstock.protocols.links.mqtt.packets import VersionRefused, connect, retained
 from penstock.protocols.links.mqtt.side import Side
 from penstock.protocols.links.mqtt.topics import mapping
@@ -46,6 +46,10 @@ logger: Final = logging.getLogger("penstock.links")
 
 _LEVELS: Final = {"mqttv31": 3, "mqttv311": 4, "mqttv50": 5}
 _PRIVATE: Final = 0x80
+_MOST: Final = 16_384
+"""Messages of QoS 1 and 2 under way by MQTT 5, each way: each side keeps 11 bytes or less for each."""
+_MOST_OF_3: Final = 20
+"""With MQTT 3, which has no word for it: a Mosquitto drops messages of QoS 2 above that."""
 _OPTIONS: Final = 0x04 | 0x08 | 0x10
 """Of a subscription with MQTT 5: no-local, RETAIN as published, retained messages when it is new."""
 
@@ -76,17 +80,23 @@ class Bridge(Link):
         self._user = user
         self._local = local
         self._receive_maximum = receive_maximum
-        self._private = settings.try_private and settings.protocol_version != "mqttv50"
-        self._window = settings.max_inflight_messages
-        """Messages that the other broker takes at a time, and the highest QoS there, as it last said."""
         self._maximum_qos = 2
+        """The highest QoS there, as the other broker last said."""
+        self._speak(settings.protocol_version)
+
+    def _speak(self, version: str) -> None:
+        """Speak this version of MQTT with the other broker from now on."""
+        self._version = version
+        self._private = self.settings.try_private and version != "mqttv50"
+        self._window = self.settings.max_inflight_messages or (_MOST if version == "mqttv50" else _MOST_OF_3)
+        """Messages that the other broker takes at a time, as it last said."""
 
     def facts(self) -> Mapping[str, Any]:
         settings = self.settings
         return {
             "address": settings.address,
             "tls": settings.tls,
-            "protocol_version": settings.protocol_version,
+            "protocol_version": self._version,
             "local_clientid": self.local_id,
             "remote_clientid": self.remote_id,
             "topics": [
@@ -104,25 +114,20 @@ class Bridge(Link):
         }
 
     async def _serve(self) -> None:
-        # The gateway's side first: its session then never expires while the other broker is away.
-        async with await self._open_local() as local, await self._open_remote() as remote:
-            said = remote.connack
-            if said.receive_maximum < self._window or said.maximum_qos < self._maximum_qos:
-                self._window = min(said.receive_maximum, self._window)
-                self._maximum_qos = said.maximum_qos
-                raise LinkError("remote: it takes less at a time than it was asked for; connecting anew")
-            await self._forget(local, remote)
-            self._up()
-            self._notify(local, remote, b"1")
-            keepalive_s = self.settings.keepalive_interval
-            try:
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(self._relay(local, remote, "out"))
-                    tasks.create_task(self._relay(remote, local, "in"))
-                    tasks.create_task(local.keep_alive(local.connack.keepalive_s or keepalive_s))
-                    tasks.create_task(remote.keep_alive(remote.connack.keepalive_s or keepalive_s))
-            finally:
-                self._notify(local, remote, b"0")
+        while True:
+            # The gateway's side first: its session then never expires while the other broker is away.
+            async with await self._open_local() as local, await self._open_remote() as remote:
+                if not self._takes_less(remote):
+                    await self._forget(local, remote)
+                    await self._move(local, remote)
+
+    def _takes_less(self, remote: Side) -> bool:
+        """Whether the other broker takes less than our session would give: both connect anew at once then."""
+        window = min(remote.in_flight.most, self._window)
+        maximum_qos = min(remote.connack.maximum_qos, self._maximum_qos)
+        takes_less = (window, maximum_qos) != (self._window, self._maximum_qos)
+        self._window, self._maximum_qos = window, maximum_qos
+        return takes_less
 
     # Connecting
 
@@ -161,7 +166,7 @@ class Bridge(Link):
         except OSError as error:
             told = f"remote: no connection to {settings.address}: {error.strerror or error}"
             raise LinkError(told) from None
-        level = _LEVELS[settings.protocol_version]
+        level = _LEVELS[self._version]
         is_5 = level == 5
         packet = connect(
             level | (_PRIVATE if self._private else 0),
@@ -170,7 +175,7 @@ class Bridge(Link):
             password=settings.remote_password,
             clean=settings.cleansession,
             keepalive_s=settings.keepalive_interval,
-            receive_maximum=self._receive_maximum,
+            receive_maximum=min(InFlight(self._receive_maximum).most, _MOST),
             will=self._will(local=False),
         )
         options = _OPTIONS if is_5 else 0
@@ -178,7 +183,11 @@ class Bridge(Link):
         try:
             return await Side.open("remote", stream, packet, filters, is_5=is_5)
         except VersionRefused:
-            self._private = False  # it knows no bridges: the next attempt is a client's
+            # The next attempt is a client's, if it knows no bridges; or one by MQTT 3.1.1.
+            if self._private:
+                self._private = False
+            elif is_5:
+                self._speak("mqttv311")
             raise
 
     async def _forget(self, local: Side, remote: Side) -> None:
@@ -209,6 +218,20 @@ class Bridge(Link):
                     side.write(retained(self._notice, state, is_5=side.is_5))
 
     # Moving
+
+    async def _move(self, local: Side, remote: Side) -> None:
+        """Relay both ways. Raises ExceptionGroup: a connection is lost."""
+        self._up()
+        self._notify(local, remote, b"1")
+        keepalive_s = self.settings.keepalive_interval
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._relay(local, remote, "out"))
+                tasks.create_task(self._relay(remote, local, "in"))
+                tasks.create_task(local.keep_alive(local.connack.keepalive_s or keepalive_s))
+                tasks.create_task(remote.keep_alive(remote.connack.keepalive_s or keepalive_s))
+        finally:
+            self._notify(local, remote, b"0")
 
     async def _relay(self, source: Side, target: Side, direction: _Direction) -> None:
         """Pass on what comes from `source`: publishes of this direction, and answers of the other one."""

@@ -342,7 +342,9 @@ cdef class SessionLifecycle:
         return 0
 
     def _deliver_to(self, ClientFields client not None, dict properties not None, unsigned long long skip_qos0_before):
-        window = min(properties.get("receive_maximum", 65535), self._options.max_inflight)
+        window = properties.get("receive_maximum", 65535)
+        if not self._host.internal:
+            window = min(window, self._options.max_inflight)
         client.own_queue.cursor.skip_transient_until = skip_qos0_before
         self._delivery = delivery = Delivery(
             self._host, self._clients, client, self.version, properties, window, skip_qos0_before, self._send_pubrels,

@@ -64,6 +64,10 @@ class Host(Protocol):
     def local(self) -> bool:
         """Rules about loopback hold for the peer."""
 
+    @property
+    def internal(self) -> bool:
+        """The peer is a link of the gateway itself: it gets as many messages at a time as it asks for."""
+
     def pause(self, seconds: float, then: Callable[[], None]) -> None:
         """Call `then` so much later, if the connection is still there. Nothing is read meanwhile."""
 

@@ -18,7 +18,7 @@ __all__ = ["Bridge", "Bridges", "Direction", "Topic"]
 Direction = Literal["out", "in", "both"]
 _EXAMPLE = 'write it as {name = "plant", address = "broker:1883", topics = ["sensors/# out 1"]}'
 _TOPIC = 'write it as "PATTERN out|in|both QOS LOCAL_PREFIX REMOTE_PREFIX"; what is last may be left out'
-_VERSIONS = ("mqttv311", "mqttv50", "mqttv31")
+_VERSIONS = ("mqttv50", "mqttv311", "mqttv31")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +95,15 @@ class Bridge:
     """"" = HOST.NAME, HOST being the name of this machine."""
     remote_username: str = ""
     remote_password: str = ""
-    protocol_version: str = "mqttv311"
+    protocol_version: str = "mqttv50"
+    """A broker that refuses MQTT 5 is spoken to by 3.1.1."""
     cleansession: bool = False
     """Whether both sides forget what passes while there is no connection."""
     keepalive_interval: int = 60
-    max_inflight_messages: int = 20
-    """Messages of QoS 1 and 2 under way to the other broker. A Mosquitto drops more of MQTT 3 than its own
-    setting of that name allows."""
+    max_inflight_messages: int = 0
+    """Messages of QoS 1 and 2 under way to the other broker, at most. 0 = half of what it says that it takes,
+    up to 16,384; 20 with MQTT 3, which has no word for it. A Mosquitto loses messages of QoS 2 above its own
+    setting of that name."""
     restart_timeout: int = 5
     """Seconds of the first pause after a fault; 0 = it stays down."""
     notifications: bool = True
@@ -218,7 +220,7 @@ def _bridge(entry: dict[str, Any]) -> Bridge:
 _RULES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("protocol_version", lambda value: value in _VERSIONS, f"choose one of {', '.join(_VERSIONS)}"),
     ("keepalive_interval", lambda value: 5 <= value <= 65535, "give 5 to 65535 seconds"),
-    ("max_inflight_messages", lambda value: 1 <= value <= 65535, "give 1 to 65535"),
+    ("max_inflight_messages", lambda value: 0 <= value <= 65535, "give 0 to 65535"),
     ("restart_timeout", lambda value: 0 <= value <= 3600, "give 0 to 3600 seconds"),
     (
         "notification_topic",

@@ -34,7 +34,7 @@ FAULTS = {
     "malformed": (f.publish("a/#", props=b""), 0x81),
     "protocol error": (f.publish("t", props=props(subscription_id=1)), 0x82),
     "receive maximum": (
-        b"".join(f.publish("t", qos=2, packet_id=i + 1, props=b"") for i in range(1001)),
+        b"".join(f.publish("t", qos=2, packet_id=i + 1, props=b"") for i in range(32_769)),
         0x93,
     ),
     "alias": (f.publish("t", props=props(topic_alias=0)), 0x94),

@@ -18,11 +18,12 @@ from bench.connections.drive import opened
 from bench.connections.logins import AMQP_LOGIN, Came, Script, come_and_go, mqtt_login
 from bench.connections.rows import ROWS, Row
 from bench.load import read_exactly
-from bench.load_mqtt import PUBACK_BYTES, open_session, retained_packets
+from bench.load_mqtt import PUBACK_BYTES, open_session, publish_packet, retained_packets, subscribe
 from penstock.protocols.amqp10.codec.frames import encode_frame
 from penstock.protocols.amqp10.codec.performatives import Accepted, Disposition, Flow, Source, Target
 from tests.support.brokers import Gateway
 from tests.support.certificates import Authority
+from tests.support.data_plane import until
 from tests.support.limits import LIMIT_S
 
 MESSAGES = 10_000
@@ -156,6 +157,34 @@ def test_no_python_function_runs_per_retained_message(gateway: Counted) -> None:
             publisher.sendall(retained_packets(range(first, first + count), b"x" * 100))
             read_exactly(publisher, PUBACK_BYTES * count)
         found = gateway.end()
+    assert sum(found.values()) < 10 * MOST, f"{sum(found.values())} calls for {MESSAGES} messages: {found}"
+
+
+def test_few_python_functions_run_for_a_bridge(gateway: Counted, tmp_path: Path) -> None:
+    """The calls are those of the gateway whose bridge it is, for reads and turns of the loop."""
+    counted = Counted(tmp_path / "source")
+    there = f"127.0.0.1:{gateway.mqtt_port}"
+    counted.settings["links.bridges"] = f'[{{name = "b", address = "{there}", topics = ["bridged/# out 1"]}}]'
+    with counted, contextlib.closing(open_session(gateway.mqtt_port, "beyond")) as beyond:
+        subscribe(beyond, "bridged/#", 0)
+        until(lambda: "a link runs" in counted.log_text())
+        one = publish_packet("bridged/a", b"x" * 100, qos=0)
+        with contextlib.closing(open_session(counted.mqtt_port, "bridged")) as publisher:
+
+            def moved(count: int) -> None:
+                publisher.sendall(
+                    b"".join(
+                        publish_packet("bridged/a", b"x" * 100, qos=1, packet_id=packet_id + 1)
+                        for packet_id in range(count)
+                    )
+                )
+                read_exactly(publisher, PUBACK_BYTES * count)
+                read_exactly(beyond, len(one) * count)
+
+            moved(100)
+            counted.begin()
+            moved(MESSAGES)
+            found = counted.end()
     assert sum(found.values()) < 10 * MOST, f"{sum(found.values())} calls for {MESSAGES} messages: {found}"
 
 

@@ -4,7 +4,10 @@ was away.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -131,6 +134,55 @@ def test_the_state_is_told_at_both_ends(gateway: Gateway, others: dict[str, Mosq
         client = Client(port, topic)
         client.wait(topic, b"1")
         client.close()
+
+
+def test_a_broker_that_takes_few_at_a_time_is_no_fault(gateway: Gateway) -> None:
+    """By MQTT 5 a Mosquitto says that it takes 20: the gateway's own session has to be told so."""
+    until(lambda: state(gateway, "mqttv50")["state"] == "running")
+    lines = [line for line in gateway.log_text().splitlines() if "a link " in line and "mqttv50" in line]
+    assert "a link runs" in lines[0], lines
+
+
+class OldBroker:
+    """Stands in for brokers of MQTT 3.1.1 that know no bridges: it refuses each CONNECT of another level."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self.levels: list[int] = []
+        """Of the CONNECTs that came."""
+        self._clients: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._server.accept()
+                self._clients.append(client)
+                data = b""
+                while len(data) < 10:
+                    data += client.recv(4096)
+                level = data[data.index(b"MQTT") + 4]
+                client.sendall(b"\x20\x02\x00" + bytes([level != 4]))
+                self.levels.append(level)
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._thread.join()
+        for client in self._clients:
+            client.close()
+
+
+def test_a_broker_that_refuses_mqtt_5_is_spoken_to_by_3_1_1(tmp_path: Path) -> None:
+    with contextlib.closing(OldBroker()) as old:
+        one = {"name": "old", "address": f"127.0.0.1:{old.port}", "topics": ["a out 1"], "restart_timeout": 1}
+        with Gateway(tmp_path, settings=settings(one)) as gateway:
+            until(lambda: state(gateway, "old")["state"] == "running")
+            assert old.levels == [5, 0x84, 4]
+            assert state(gateway, "old")["protocol_version"] == "mqttv311"
+            assert "it does not speak this version of MQTT" in gateway.log_text()
 
 
 def test_a_bridge_without_a_broker_does_not_stop_the_gateway(tmp_path: Path) -> None:

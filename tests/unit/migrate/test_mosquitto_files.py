@@ -180,6 +180,11 @@ def test_lines_of_passwords_and_rules_that_cannot_be_used_are_said(
     assert "# left out: anything else" in made.acl
 
 
+def test_a_bridge_speaks_as_mosquitto_does_by_default(converted: Converted) -> None:
+    (bridge,) = options(converted("connection one\naddress a:1\ntopic # out\n"))["links.bridges"]
+    assert bridge["protocol_version"] == "mqttv311"
+
+
 def test_no_rule_of_an_acl_file_counts_for_a_bridge(converted: Converted, tmp_path: Path) -> None:
     (tmp_path / "rules").write_text("user plant\ntopic read a/#\n")
     bridges = "connection one\naddress a:1\ntopic # out\n"

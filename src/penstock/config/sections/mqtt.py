@@ -112,11 +112,11 @@ class Mqtt(TlsListener):
         ),
     )
     receive_maximum: int = field(
-        default=1000,
+        default=32_768,
         metadata=option(
             Count(1, 65535),
             "QoS 1 and 2 messages a client may have under way to the gateway; told to MQTT 5 clients.",
-            when="one client publishes much over a link with a high delay",
+            when="clients must send few messages before they are acknowledged",
         ),
     )
     max_inflight: int = field(

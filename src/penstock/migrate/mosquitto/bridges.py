@@ -6,7 +6,6 @@ A line `connection` begins a bridge; the lines behind it that are about bridges 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, Final
 
 from penstock.config.bridges import Bridges
@@ -64,12 +63,16 @@ _LEFT: Final[Mapping[str, str]] = {
 }
 
 
+_VERSION: Final = "mqttv311"
+"""The version that a Mosquitto speaks if it is not told."""
+
+
 @dataclass(slots=True)
 class _Bridge:
     """One bridge as far as it is read."""
 
     first: Setting
-    table: dict[str, Any] = field(default_factory=lambda: {"topics": []})
+    table: dict[str, Any]
 
 
 def convert(settings: list[Setting], report: Report) -> None:
@@ -77,7 +80,7 @@ def convert(settings: list[Setting], report: Report) -> None:
     bridges: list[_Bridge] = []
     for one in settings:
         if one.name == "connection":
-            bridges.append(_Bridge(one, {"name": one.value, "topics": []}))
+            bridges.append(_Bridge(one, {"name": one.value, "topics": [], "protocol_version": _VERSION}))
             report.add(one.place, one.text, "moved", f"{_OPTION}: name")
         elif not bridges:
             report.add(one.place, one.text, "wrong", "no line connection is before it")

@@ -23,7 +23,7 @@ def test_connack_of_5_0_says_the_limits_that_differ_from_none(gateway: Gateway) 
     (connack,) = gateway.peer(5).send(f.connect("a", version=5)).take()
     assert connack.body[:2] == b"\0\0"
     assert properties_of(connack) == (
-        b"\x21" + (1000).to_bytes(2, "big") + b"\x27" + (1 << 20).to_bytes(4, "big") + b"\x22\0\x40"
+        b"\x21" + (32_768).to_bytes(2, "big") + b"\x27" + (1 << 20).to_bytes(4, "big") + b"\x22\0\x40"
     )
 
 

@@ -98,6 +98,10 @@ bench-sdk: $(STAMPS)/extras kernels  ## measure the Python SDK beside aiokafka a
 bench-shovels: $(STAMPS)/extras kernels peers  ## measure a shovel beside RabbitMQ's
 	$(BIN)/python -m tests.compare.shovels $(ARGS)
 
+.PHONY: bench-bridges
+bench-bridges: $(STAMPS)/extras kernels peers  ## measure a bridge between two gateways beside Mosquitto's
+	$(BIN)/python -m tests.compare.bridges $(ARGS)
+
 .PHONY: bench-cluster-takeovers
 bench-cluster-takeovers: $(STAMPS)/extras kernels peers  ## measure how long nothing is confirmed when a node fails: TIMES=10 (needs Java and Maven)
 	$(BIN)/python -m bench.cluster_takeovers --times $(or $(TIMES),10) $(ARGS)

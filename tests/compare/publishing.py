@@ -28,7 +28,7 @@ from penstock.protocols.links.amqp10.target import Sender
 from penstock.protocols.links.native import wire as native
 from penstock.protocols.native.codec import kinds
 
-__all__ = ["AMQP", "AMQP10", "NATIVE", "UNDER_WAY", "declare", "publish"]
+__all__ = ["AMQP", "AMQP10", "NATIVE", "UNDER_WAY", "Window", "declare", "publish", "rate"]
 
 AMQP: Final = "amqp091"
 AMQP10: Final = "amqp10"
@@ -84,33 +84,35 @@ async def _amqp(port: int) -> wire.Connection:
     return await wire.Connection.open(Place.tcp("127.0.0.1", port, _USER, _USER), "/")
 
 
-class _Window:
-    """Messages that are sent and not confirmed, at most so many."""
+class Window:
+    """Messages that are sent and not confirmed, at most so many; they are sent in batches."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, batch: int = _BATCH) -> None:
         self._most = most
         self._changed = asyncio.Event()
+        self.batch: Final = batch
         self.sent = self.confirmed = 0
 
     async def room(self) -> None:
         """Wait until a batch may be sent, which counts as sent then."""
-        while self.sent + _BATCH - self.confirmed > self._most:
+        while self.sent + self.batch - self.confirmed > self._most:
             self._changed.clear()
             await self._changed.wait()
-        self.sent += _BATCH
+        self.sent += self.batch
 
     def reached(self, confirmed: int) -> None:
+        """So many are confirmed now."""
         self.confirmed = confirmed
         self._changed.set()
 
 
-async def _rate(
-    count: int, window: _Window, send: Callable[[], Awaitable[None]], take: Callable[[], Awaitable[None]]
+async def rate(
+    count: int, window: Window, send: Callable[[], Awaitable[None]], take: Callable[[], Awaitable[None]]
 ) -> float:
     """Send batches until `count` messages are confirmed."""
 
     async def sending() -> None:
-        for _ in range(count // _BATCH):
+        for _ in range(count // window.batch):
             await window.room()
             await send()
 
@@ -132,7 +134,7 @@ async def _by_amqp(port: int, queue: str, count: int, body: bytes) -> float:
         ContentBody(body),
     )
     batch = b"".join(pamqp.frame.marshal(part, wire.CHANNEL) for part in parts) * _BATCH
-    window, in_flight = _Window(UNDER_WAY[AMQP]), InFlight()
+    window, in_flight = Window(UNDER_WAY[AMQP]), InFlight()
     async with await _amqp(port) as connection:
         await connection.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
 
@@ -147,7 +149,7 @@ async def _by_amqp(port: int, queue: str, count: int, body: bytes) -> float:
                 wire.raise_closed(raw)
             window.reached(window.confirmed + in_flight.settled()[1])
 
-        return await _rate(count, window, send, take)
+        return await rate(count, window, send, take)
 
 
 class _Prepared(Sender):
@@ -165,7 +167,7 @@ class _Prepared(Sender):
 
 async def _by_amqp10(port: int, address: str, count: int, body: bytes) -> float:
     message = s.encode_section(s.HEADER, [True]) + s.encode_section(s.DATA, body)
-    window, in_flight = _Window(UNDER_WAY[AMQP10]), InFlight()
+    window, in_flight = Window(UNDER_WAY[AMQP10]), InFlight()
     place = Place.tcp("127.0.0.1", port, _USER, _USER)
     async with await wire10.Connection.open(place, "/", product="bench") as connection:
         sender = _Prepared(connection, "bench", address, settled=False)
@@ -187,11 +189,11 @@ async def _by_amqp10(port: int, address: str, count: int, body: bytes) -> float:
             await sender.take(in_flight)
             window.reached(window.confirmed + in_flight.settled()[1])
 
-        return await _rate(count, window, send, take)
+        return await rate(count, window, send, take)
 
 
 async def _by_native(port: int, queue: str, count: int, body: bytes) -> float:
-    window = _Window(UNDER_WAY[NATIVE])
+    window = Window(UNDER_WAY[NATIVE])
     login: dict[str, Any] = {"user": _USER, "password": _USER, "vhost": "/"}
     async with await native.Connection.open("bench", "127.0.0.1", port, None, login) as connection:
         await connection.request("open_producer", handle=1, name=queue, numbered=True, topic=queue)
@@ -207,4 +209,4 @@ async def _by_native(port: int, queue: str, count: int, body: bytes) -> float:
                 if kind == kinds.CONFIRM:
                     window.reached(_CONFIRM.unpack(payload)[0])
 
-        return await _rate(count, window, send, take)
+        return await rate(count, window, send, take)

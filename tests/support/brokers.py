@@ -453,7 +453,8 @@ class Mosquitto(Broker):
             raise BrokerMissing("Mosquitto is not installed: apt-get install mosquitto")
         self._program = program
         self._persistence = persistence
-        self._options = options
+        self.options = options
+        """Further lines of its configuration file; they count from its next start."""
         self.mqtt_port = free_port()
 
     def command(self) -> list[str]:
@@ -464,7 +465,7 @@ class Mosquitto(Broker):
             "user root",
             f"persistence {'true' if self._persistence else 'false'}",
             f"persistence_location {self.data_dir}/",
-            *self._options,
+            *self.options,
         ]
         config.write_text("\n".join(lines) + "\n")
         return [self._program, "-c", str(config)]

@@ -190,9 +190,10 @@ link-checks: $(STAMPS)/extras kernels peers  ## shovels and federation with Rabb
 	$(BIN)/python -m tests.crash.federation
 	$(BIN)/python -m tests.crash.native_shovels
 	$(BIN)/python -m tests.crash.bridges
-	$(BIN)/python -m tests.crash.bridges --mosquitto-too
+	$(BIN)/python -m tests.crash.bridges --other-too
 	$(BIN)/python -m tests.crash.bridges --protocol mqttv50 --tls
-	$(BIN)/python -m tests.crash.bridges --protocol mqttv50 --tls --mosquitto-too
+	$(BIN)/python -m tests.crash.bridges --protocol mqttv50 --tls --other-too
+	$(BIN)/python -m tests.crash.bridges --protocol mqttv50 --other-too --gateways
 
 .PHONY: churn
 churn: $(STAMPS)/extras kernels  ## connect, send, receive and close thousands of times: nothing may be left of it

@@ -1,9 +1,12 @@
-"""Bridges over kills: python -m tests.crash.bridges [--protocol mqttv50] [--tls] [--mosquitto-too].
+"""Bridges over kills: python -m tests.crash.bridges [--protocol mqttv50] [--tls] [--other-too] [--gateways].
 
 Publishers send messages of QoS 1 and 2 to the gateway, from where a bridge brings them to Mosquitto, and to
 Mosquitto, from where it brings them to the gateway. The gateway is killed by SIGKILL meanwhile and started
-again, with --mosquitto-too in turn with Mosquitto. That one ends in order, since version 2.0 writes its
+again, with --other-too in turn with Mosquitto. That one ends in order, since version 2.0 writes its
 sessions at its end only. Then each confirmed message must have arrived, and those of QoS 2 once.
+
+With --gateways the other broker is a gateway, too, which is killed likewise. Many more messages are under way
+then, and no message of QoS 2 may come twice.
 
 Mosquitto 2.0.11 doubles messages of QoS 2 when it starts again, also for a subscriber without a bridge, which
 the stream `beside` counts. So a recorder stands between bridge and Mosquitto. A message that comes from there
@@ -30,6 +33,8 @@ from tests.support.management import SETTINGS
 
 _LIMIT_S = 300.0
 _UNDER_WAY = 20
+_MANY = 2000
+"""Under way of each publisher between gateways."""
 _BESIDE = "beside"
 """A stream that Mosquitto alone brings from a publisher to a subscriber."""
 
@@ -49,15 +54,18 @@ class Report:
     failures: str
     kills: int
     took_s: float
+    between_gateways: bool
 
     @property
     def ok(self) -> bool:
         """Whether each confirmed message arrived, and the link doubled none of QoS 2."""
-        doubled = self.twice["out2"] + self.doubled
+        doubled = self.twice["out2"] + (self.twice["in2"] if self.between_gateways else self.doubled)
         return self.confirmed > 0 and self.lost == 0 and doubled == 0 and not self.failures
 
 
-def run(folder: Path, *, kills: int, seed: int, protocol: str, tls: bool, mosquitto_too: bool) -> Report:
+def run(
+    folder: Path, *, kills: int, seed: int, protocol: str, tls: bool, other_too: bool, gateways: bool
+) -> Report:
     """Bridge, and compare."""
     chance = random.Random(seed)
     # All that waits, waits: by default a Mosquitto drops what is more than 1,000.
@@ -69,7 +77,10 @@ def run(folder: Path, *, kills: int, seed: int, protocol: str, tls: bool, mosqui
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(server.cert, server.key)
         security = f', tls = true, cafile = "{authority.file}"'
-    other = Mosquitto(folder / "mosquitto", persistence=True, options=options)
+    other: Broker = Mosquitto(folder / "mosquitto", persistence=True, options=options)
+    window = _UNDER_WAY
+    if gateways:
+        other, window = Gateway(folder / "other"), _MANY
     topics = ", ".join(f'"{way}{qos}/# {way} {qos}"' for way in ("out", "in") for qos in (1, 2))
     record = WireRecord(other.mqtt_port, "in2", mqtt5=protocol == "mqttv50", tls=context)
     bridge = (
@@ -85,22 +96,22 @@ def run(folder: Path, *, kills: int, seed: int, protocol: str, tls: bool, mosqui
                 f"{way}{qos}",
                 source.mqtt_port,
                 qos,
-                window=_UNDER_WAY,
+                window=window,
                 subscriber_port=target.mqtt_port,
                 topic=f"{way}{qos}/a",
             )
             for way, source, target in (("out", gateway, other), ("in", other, gateway))
             for qos in (1, 2)
         ]
-        if mosquitto_too:
+        if other_too and not gateways:
             streams.append(MqttStream(_BESIDE, other.mqtt_port, 2, window=_UNDER_WAY))
         for stream in streams:
             stream.start()
         began = time.monotonic()
         for number in range(kills):
             time.sleep(chance.uniform(0.5, 2.0))
-            broker: Broker = (gateway, other)[number % 2] if mosquitto_too else gateway
-            if broker is gateway:
+            broker: Broker = (gateway, other)[number % 2] if other_too else gateway
+            if isinstance(broker, Gateway):
                 broker.kill9()
             else:
                 broker.terminate()
@@ -129,6 +140,7 @@ def run(folder: Path, *, kills: int, seed: int, protocol: str, tls: bool, mosqui
         failures="".join(stream.failure for stream in streams),
         kills=kills,
         took_s=took_s,
+        between_gateways=gateways,
     )
 
 
@@ -146,7 +158,10 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20, help="of the gateway")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--protocol", default="mqttv311", choices=("mqttv311", "mqttv50"))
-    parser.add_argument("--mosquitto-too", action="store_true", help="end Mosquitto in turn with the gateway")
+    parser.add_argument(
+        "--other-too", action="store_true", help="end the other broker in turn with the gateway"
+    )
+    parser.add_argument("--gateways", action="store_true", help="the other broker is a gateway, too")
     parser.add_argument("--tls", action="store_true", help="the bridge connects with TLS")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="penstock-bridges-") as folder:
@@ -156,7 +171,8 @@ def main() -> int:
             seed=options.seed,
             protocol=options.protocol,
             tls=options.tls,
-            mosquitto_too=options.mosquitto_too,
+            other_too=options.other_too,
+            gateways=options.gateways,
         )
     print(report)
     print("PASS" if report.ok else "FAIL")

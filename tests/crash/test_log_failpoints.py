@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,71 +18,11 @@ import pytest
 from penstock.log_core.batch._batch import ALIGN, LOST
 from penstock.log_core.files.files import FAILPOINT_STATUS
 from penstock.log_core.files.layout import WAL_HEAD_BYTES, Folder
+from tests.support.forks import forks
+from tests.support.limits import LIMIT_S
 from tests.support.logs import KIB, batch_of, load_entries, open_log, settle
 
 ROOT = Path(__file__).parents[2]
-
-CHILD = """
-import sys
-from pathlib import Path
-from penstock.log_core.files.files import Files
-from penstock.log_core.state.tables import feed_key
-from tests.support.logs import KIB, Unsynced, append, durable_feed, open_log, settle
-
-class Dying(Unsynced):
-    def __init__(self):
-        super().__init__()
-        Files.__init__(self)
-        self.looks = 0
-
-    def free_bytes(self, folder):
-        # Two of three segments go into the further folder.
-        self.looks += folder.name == "wal"
-        return (1 << 61) * (self.looks % 3 == 0) if folder.name == "wal" else 1 << 60
-
-further = sys.argv[1] + ".further"
-Path(further).mkdir(exist_ok=True)
-log = open_log(Path(sys.argv[1]), Dying(), checkpoint_bytes=100 * KIB, folders=(further,))
-feed = next((feed for feed in log.feeds.values()), None) or durable_feed(log)
-acked = stuck = 0
-
-class Everything:
-    lp = 0
-
-    def verdict(self, enc, key):
-        return 1
-
-def mark(needs, done):
-    needs.need(stuck)
-    needs.need_feed(feed.id, acked, 2**64 - 1)
-    done()
-
-# In the first half segments are deleted; then one record is needed for ever, and they are rewritten.
-log.low_water = lambda: min(acked, stuck or acked)
-log.mark_needs = mark
-for number in range(60):
-    if number == 30:
-        stuck = lsn
-    if number in (10, 20, 25):
-        found = []
-        end = log.appender.next_lsn
-        log.search(1, Everything(), lambda *result: found.append(result), last=end, durable=True)
-        log.flush()
-        while not found:
-            log._inbox.wait()
-        if found[0][0] is not None:
-            log.tables.put("feed", feed_key(found[0][0].id), b"")
-    lsn = append(log, [feed], bytes(9000))
-    log.tables.put("t", b"%d" % (number % 7), b"%d" % lsn)
-    assert log.wait_synced(log.appender.next_lsn - 1)
-    print(lsn, feed.id, flush=True)
-    acked = lsn - 5
-    settle(log)
-    log.tend(1 << 60)
-    settle(log)
-log.close_sync()
-print("done", flush=True)
-"""
 
 
 def _steps() -> list[str]:
@@ -103,16 +44,21 @@ def test_the_steps_are_found() -> None:
 
 def _live(folder: Path, failpoint: str) -> list[list[str]]:
     """One life of the child, which must end at the failpoint; the lines it wrote, in words."""
-    child = subprocess.run(
-        [sys.executable, "-c", CHILD, str(folder)],
-        env={**os.environ, "PENSTOCK_FAILPOINT": failpoint},
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=300,
-    )
-    assert child.returncode == FAILPOINT_STATUS, f"{failpoint} was not reached"
-    return [line.split() for line in child.stdout.splitlines()]
+    environment = {
+        **os.environ,
+        "PENSTOCK_FAILPOINT": failpoint,
+        "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
+    }
+    command = [sys.executable, "-m", "tests.support.dying_log", str(folder)]
+    with tempfile.TemporaryFile() as output:
+        child = forks.start(command, output, ROOT, environment) or subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT, env=environment
+        )
+        status = child.wait(LIMIT_S)
+        output.seek(0)
+        said = output.read().decode()
+    assert status == FAILPOINT_STATUS, f"{failpoint} was not reached: {said}"
+    return [line.split() for line in said.splitlines()]
 
 
 AT_A_START = ("start", "manifest", "roll")

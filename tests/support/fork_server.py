@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -21,7 +22,7 @@ _REQUEST_BYTES_MAX = 1 << 20
 
 
 def serve(requests: socket.socket) -> list[str] | None:
-    """Fork for each request. In a child: the words of its command; else None, when there is no one left."""
+    """Fork for each request. In a child: module and words of its command; else None: there is no one left."""
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken)
@@ -67,9 +68,11 @@ def _become(asked: dict[str, Any], output: int) -> list[str]:
     for file, at in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(file, at)
     os.closerange(3, 1024)
-    sys.path.insert(0, asked["cwd"])  # as `python -m` does
+    # As `python -m` does.
+    further = asked["environment"].get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [asked["cwd"], *(place for place in further if place not in sys.path)]
     words: list[str] = asked["words"]
-    return words
+    return [asked["module"], *words]
 
 
 if __name__ == "__main__":
@@ -85,5 +88,7 @@ if __name__ == "__main__":
     command = serve(asked_of)
     if command is not None:
         asked_of.detach()
-        sys.argv[1:] = command
-        sys.exit(main())
+        module, *sys.argv[1:] = command
+        if module == "penstock":
+            sys.exit(main())
+        runpy.run_module(module, run_name="__main__", alter_sys=True)

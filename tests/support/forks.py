@@ -23,6 +23,7 @@ from typing import IO, Final
 __all__ = ["ForkedProcess", "Forks", "forks"]
 
 _SERVER = Path(__file__).with_name("fork_server.py")
+_ROOT = Path(__file__).resolve().parents[2]
 _OF_THE_INTERPRETER = ("PYTHON", "LD_", "MALLOC_", "LC_", "LANG")
 
 
@@ -57,6 +58,10 @@ class ForkedProcess:
             except ProcessLookupError:  # it is just ending
                 pass
 
+    def terminate(self) -> None:
+        """SIGTERM, unless it has ended."""
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         """SIGKILL, unless it has ended."""
         self.send_signal(signal.SIGKILL)
@@ -89,9 +94,9 @@ class _Server:
         return self._process.poll() is None
 
     def fork(
-        self, words: list[str], output: IO[bytes], cwd: Path, environment: Mapping[str, str]
+        self, module: str, words: list[str], output: IO[bytes], cwd: Path, environment: Mapping[str, str]
     ) -> ForkedProcess:
-        asked = {"words": words, "cwd": str(cwd), "environment": dict(environment)}
+        asked = {"module": module, "words": words, "cwd": str(cwd), "environment": dict(environment)}
         read, write = os.pipe()
         try:
             socket.send_fds(self._socket, [json.dumps(asked).encode()], [output.fileno(), write])
@@ -117,18 +122,29 @@ class Forks:
     def start(
         self, command: list[str], output: IO[bytes], cwd: Path, environment: Mapping[str, str]
     ) -> ForkedProcess | None:
-        """Start `python -m penstock ...`; None: the caller has to start it as any other command."""
-        if not self.allowed or command[:3] != [sys.executable, "-m", "penstock"]:
+        """Start `python -m penstock ...`, or a module of `tests.support` that runs code of penstock.
+
+        None: the caller has to start it as any other command.
+        """
+        if not self.allowed or command[:2] != [sys.executable, "-m"]:
+            return None
+        module, *words = command[2:]
+        ours = module.startswith("tests.support.")
+        if module != "penstock" and not ours:
             return None
         with self._lock:
-            self._starts += 1
-            if self._starts == 1:
+            self._starts += not ours
+            if self._starts == 1 and not ours:
                 return None
+            root = os.pathsep + str(_ROOT)
+            of_penstock = dict(environment)
+            if ours:
+                of_penstock["PYTHONPATH"] = environment.get("PYTHONPATH", "").removesuffix(root)
             if self._server is None or not self._server.running:
-                self._server = _Server(environment)
-            if _read_by_interpreter(environment) != self._server.read_by_interpreter:
+                self._server = _Server(of_penstock)
+            if _read_by_interpreter(of_penstock) != self._server.read_by_interpreter:
                 return None
-            return self._server.fork(command[3:], output, cwd, environment)
+            return self._server.fork(module, words, output, cwd, environment)
 
     def close(self) -> None:
         """End the fork server."""

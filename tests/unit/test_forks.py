@@ -15,6 +15,7 @@ from tests.support.brokers import ROOT, Gateway
 from tests.support.data_plane import until
 from tests.support.forks import ForkedProcess, Forks
 from tests.support.limits import LIMIT_S
+from tests.support.scheduling import FIRST, NAME
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
 
@@ -91,7 +92,10 @@ def test_a_signal_ends_just_one_gateway(fork: Fork, tmp_path: Path) -> None:
     assert second.wait(LIMIT_S) == second.poll() == -signal.SIGKILL
 
 
-def test_the_first_one_and_one_with_a_library_of_its_own_are_not_forked(tmp_path: Path) -> None:
+def test_the_first_one_and_one_with_a_library_of_its_own_are_not_forked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NAME, FIRST)
     made = Forks()
     made.allowed = True
     try:
@@ -104,6 +108,15 @@ def test_the_first_one_and_one_with_a_library_of_its_own_are_not_forked(tmp_path
             assert made.start([sys.executable, "-c", ""], output, tmp_path, ENVIRONMENT) is None
     finally:
         made.close()
+
+
+def test_a_program_of_the_tests_finds_penstock_and_the_tests(forks: Forks, tmp_path: Path) -> None:
+    environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
+    words = ["tests.support.await_faults", str(tmp_path / "places"), "0", "--version"]
+    with (tmp_path / "output").open("wb") as output:
+        found = forks.start([sys.executable, "-m", *words], output, tmp_path, environment)
+    assert found is not None and found.wait(LIMIT_S) == 0
+    assert (tmp_path / "output").read_bytes().startswith(b"penstock ")
 
 
 def test_a_gateway_is_ended_and_starts_again(tmp_path: Path) -> None:

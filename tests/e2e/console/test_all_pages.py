@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support.brokers import Gateway
 from tests.support.browser import obstacles, watched_page
-from tests.support.console import HOSTILE, PAGES, leave, pages_of, publish, sign_in
+from tests.support.console import HOSTILE, PAGES, go, leave, pages_of, publish, sign_in
 from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
@@ -52,10 +52,7 @@ def test_every_page_of_a_gateway_in_use(
             sign_in(page)
             for name in (*PAGES, f"queues/%2F/{unique}", "exchanges/%2F/amq.topic", "users/guest",
                          f"streams/%2F/{unique}s", f"dead-letters/%2F/{unique}d"):  # fmt: skip
-                page.goto(f"/#/{name}")
-                expect(page.get_by_role("heading", level=1)).to_be_visible()
-                expect(page.get_by_text("Loading …")).to_have_count(0)
-                expect(page.get_by_role("alert")).to_have_count(0)
+                assert go(page, f"#/{name}") == [], name
                 assert obstacles(page) == [], name
             page.goto("/#/connections")
             page.get_by_role("region", name="Connections").get_by_role("link").click()
@@ -111,10 +108,7 @@ def test_each_page_as_each_tag(
     assert "Queues" in pages and ("Users" in pages) is (tag == "administrator")
     sees_all = tag in ("monitoring", "administrator")
     for name in pages_of(tag):
-        page.goto(f"/#/{name}")
-        expect(page.get_by_role("heading", level=1)).to_be_visible()
-        expect(page.get_by_text("Loading …")).to_have_count(0)
-        expect(page.get_by_role("alert")).to_have_count(0)
+        assert go(page, f"#/{name}") == [], name
         if sees_all and not has_vhost:
             told = page.get_by_text("Messages of / are for users who have permissions there.")
             expect(told).to_have_count(int(name in OF_MESSAGES))

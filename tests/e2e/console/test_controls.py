@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Locator, Page, Response, expect
 
 from tests.support.brokers import Gateway
 from tests.support.browser import watched_page
-from tests.support.console import PAGES, sign_in
+from tests.support.console import PAGES, go, sign_in
 from tests.support.data_plane import until
 from tests.support.management import SETTINGS, Api
 
@@ -149,6 +149,7 @@ class Things:
             timeout=120,
         )
         self._amqp: pika.BlockingConnection | None = None
+        self._made: object = None
         assert self.api.status("PUT", f"vhosts/{V}") == 201
         assert self.api.status("PUT", f"permissions/{V}/guest", ALL) in (201, 204)
         self._mqtt = paho.Client(CallbackAPIVersion.VERSION2, "desk", clean_session=False)
@@ -170,6 +171,17 @@ class Things:
 
     def restore(self) -> None:
         """Make what is missing."""
+        if self._seen() != self._made:
+            self._define()
+            self._made = self._seen()
+        self._fill()
+
+    def _seen(self) -> tuple[object, ...]:
+        """What was defined, in few requests."""
+        names = [one["name"] for one in self.api.get(f"exchanges/{V}")]
+        return self.api.get("definitions"), self.api.get(f"bindings/{V}"), names
+
+    def _define(self) -> None:
         api = self.api
         dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "d"}
         for path, body in (
@@ -194,6 +206,10 @@ class Things:
             assert api.status("DELETE", gone) in (204, 404), gone
         for source in ("x", "mine-x", "amq.topic"):
             assert api.status("POST", f"bindings/{V}/e/{source}/q/q", {"routing_key": "q"}) == 201
+
+    def _fill(self) -> None:
+        """Make what is no definition."""
+        api = self.api
         rejected = {"count": 1, "ackmode": "reject_requeue_false", "encoding": "auto"}
         if not api.get(f"queues/{V}/d")["messages"]:
             self._post("queues/q/messages", {"messages": [{"value": "dead"}]})
@@ -285,12 +301,16 @@ class Controls:
     def look_at(self, place: str) -> None:
         """Open a place, and press each of its buttons once."""
         names = shown = self._open(place)
+        changed = False
         for name in names:
-            if name in shown:
-                self._press(place, name)
-            if name in FIELDS:
+            if changed:
                 self._things.restore()
                 shown = self._open(place)
+            if name in shown:
+                self._press(place, name)
+            changed = name in FIELDS
+        if changed:
+            self._things.restore()
 
     def _open(self, place: str) -> list[str]:
         page, place = self._page, self._things.named(place)
@@ -298,17 +318,9 @@ class Controls:
         page.evaluate("location.hash = '#/nowhere'")
         page.evaluate(_SETTLED)
         self._refused.clear()  # of what is gone, which another page asked for
-        page.evaluate(
-            "place => { location.hash = place; }",
-            f"#/{place}{'&' if '?' in place else '?'}vhost={self._vhost}",
-        )
-        main = page.locator("main")
-        expect(main.get_by_role("heading", level=1)).to_be_visible()
-        expect(main.get_by_text("Loading …")).to_have_count(0)
-        page.evaluate(_SETTLED)
-        expect(main.get_by_text("Loading …")).to_have_count(0)
-        self._nothing_is_refused(place, "")
-        buttons = main.locator("button:not(.plain):not([disabled])")
+        alerts = go(page, f"#/{place}{'&' if '?' in place else '?'}vhost={self._vhost}", frames=4)
+        self._note_refusals(place, "", alerts)
+        buttons = page.locator("main").locator("button:not(.plain):not([disabled])")
         return list(dict.fromkeys(name.strip() for name in buttons.all_inner_texts()))
 
     def _press(self, place: str, name: str) -> None:
@@ -342,10 +354,13 @@ class Controls:
             confirm.fill(asked.removeprefix("Type ").removesuffix(" to confirm"))
 
     def _nothing_is_refused(self, place: str, name: str, *, gone: bool = False) -> None:
+        alerts = [] if gone else self._page.locator("main").get_by_role("alert").all_inner_texts()
+        self._note_refusals(place, name, alerts, gone=gone)
+
+    def _note_refusals(self, place: str, name: str, alerts: list[str], *, gone: bool = False) -> None:
         self._note(place, name, [one for one in self._refused if not (gone and one.endswith(": 404"))])
         self._refused.clear()
-        if not gone:
-            self._note(place, name, self._page.locator("main").get_by_role("alert").all_inner_texts())
+        self._note(place, name, alerts)
 
     def _note(self, place: str, name: str, refused: list[str]) -> None:
         if refused:

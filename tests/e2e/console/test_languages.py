@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support.brokers import Gateway
 from tests.support.browser import obstacles, watched_page
-from tests.support.console import PAGES, leave, publish, sign_in
+from tests.support.console import PAGES, go, leave, publish, sign_in
 from tests.support.management import Api
 
 pytestmark = pytest.mark.penstock_only("RabbitMQ has a page of its own")
@@ -46,10 +46,7 @@ def test_every_page_in_chinese(gateway: Gateway, browser: Browser, api: Api, uni
         expect(page.get_by_role("navigation", name="页面")).to_be_visible()
         for name in (*PAGES, f"queues/%2F/{unique}", "exchanges/%2F/amq.topic", "users/guest",
                      f"streams/%2F/{unique}s", f"dead-letters/%2F/{unique}"):  # fmt: skip
-            page.goto(f"/#/{name}")
-            expect(page.get_by_role("heading", level=1)).to_be_visible()
-            expect(page.get_by_text("正在加载")).to_have_count(0)
-            expect(page.get_by_role("alert")).to_have_count(0)
+            assert go(page, f"#/{name}", loading="正在加载") == [], name
             assert _english(page) == [], name
         page.goto(f"/#/queues/%2F/{unique}")
         page.get_by_role("button", name="查看消息").click()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pika
 import pytest
 
+from penstock.log_core.files.layout import Folder
 from tests.support.brokers import Gateway
 from tests.support.limits import LIMIT_S
 
@@ -46,7 +47,7 @@ def test_a_stuck_queue_does_not_keep_what_others_wrote(tmp_path: Path, unique: s
             def size() -> int:
                 return sum(path.stat().st_size for path in wal.glob("*.wal"))
 
-            assert size() > 10 * MIB
+            assert Folder(gateway.data_dir).segment_numbers()[-1] > 10, "there is something to drop, or was"
             deadline = time.monotonic() + LIMIT_S
             before = 0
             while (left := size()) > 6 * MIB:  # the segment being written, the next, what no checkpoint has

@@ -280,7 +280,7 @@ class Gateway(Broker):
 
     def serving(self) -> bool:
         ready = READY_LINE.search(self.log_text())
-        if ready is None:
+        if ready is None or "\n" not in ready.string[ready.start() :]:  # a line may be read half written
             return False
         self.amqp_port = int(ready["amqp"].rpartition(":")[2])
         self.mqtt_port = int(ready["mqtt"].rpartition(":")[2])

@@ -2,21 +2,23 @@
 
 A plug-in of pytest, named by `tests/conftest.py`; it acts where the option is `--dist loadfile`. The tests of
 a module share brokers, gateways, browsers and JVMs, which each further process would start again. Folders of
-`TOGETHER` share them over several modules. A long module that begins last would leave the other cores idle.
+`TOGETHER` share them over several modules; a folder that would keep one process busy to the end is divided.
+A long module that begins last would leave the other cores idle.
 """
 
 from __future__ import annotations
 
 import signal
 from typing import Any, Final
+from zlib import crc32
 
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 __all__ = ["LONG", "TOGETHER"]
 
-TOGETHER: Final = ("tests/e2e/console/", "tests/e2e/rabbitmq/")
-"""Folders with a fixture of the scope `package` that is costly."""
+TOGETHER: Final = {"tests/e2e/console/": 2, "tests/e2e/rabbitmq/": 1}
+"""Folders with a costly fixture of the scope `package`, and how many processes share their modules."""
 
 LONG: Final = (
     "tests/e2e/spark/test_spark.py",
@@ -41,18 +43,26 @@ LONG: Final = (
 """Modules and folders that take longest, the longest one first."""
 
 
-def _unit(nodeid: str) -> str:
-    """The folder of `TOGETHER`, or the module: one process runs all of it. A module of `LONG` is its own."""
+_PLACES: Final = {name: place for place, name in enumerate(LONG)}
+
+
+def _unit(nodeid: str) -> tuple[str, int]:
+    """The module, or its folder of `TOGETHER` and which part of it. A module of `LONG` is its own unit."""
     module = nodeid.partition("::")[0]
-    if module in LONG:
-        return module
-    return next((folder for folder in TOGETHER if module.startswith(folder)), module)
+    if module not in _PLACES:
+        for folder, parts in TOGETHER.items():
+            if module.startswith(folder):
+                return folder, crc32(module.encode()) % parts
+    return module, 0
 
 
 def _place(nodeid: str) -> int:
     """Of the test's unit in the order of the run."""
-    unit = _unit(nodeid)
-    return LONG.index(unit) if unit in LONG else len(LONG)
+    return _PLACES.get(_unit(nodeid)[0], len(_PLACES))
+
+
+_PART: Final = " "
+"""Between the name and the part of a unit."""
 
 
 def pytest_configure() -> None:
@@ -67,11 +77,13 @@ class LongestFirst(LoadScopeScheduling):
     """Hands out units in the order of the collection."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _unit(nodeid)
+        name, part = _unit(nodeid)
+        return f"{name}{_PART}{part}"
 
     def _assign_work_unit(self, node: Any) -> None:
         # A process gets its next test before it runs one. Behind a single long test that is one of the last.
-        if any(unit in LONG for unit, done in self.assigned_work[node].items() if not all(done.values())):
+        units = self.assigned_work[node].items()
+        if any(unit.partition(_PART)[0] in _PLACES for unit, done in units if not all(done.values())):
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)
 

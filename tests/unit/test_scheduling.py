@@ -49,14 +49,14 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_each_module_runs_in_one_process_the_long_ones_first(tmp_path: Path) -> None:
-    console = tmp_path / "tests" / "e2e" / "console"
-    console.mkdir(parents=True)
+    rabbitmq = tmp_path / "tests" / "e2e" / "rabbitmq"
+    rabbitmq.mkdir(parents=True)
     (tmp_path / "pytest.ini").touch()
     for place in (
         tmp_path / "test_a.py",
         tmp_path / "test_b.py",
-        console / "test_c.py",
-        console / "test_d.py",
+        rabbitmq / "test_c.py",
+        rabbitmq / "test_d.py",
     ):
         place.write_text(TESTS)
     done = run(tmp_path)
@@ -64,7 +64,7 @@ def test_each_module_runs_in_one_process_the_long_ones_first(tmp_path: Path) -> 
     lines = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
     places = {module: {process for name, process in lines if name == module} for module, _ in lines}
     assert len(places) == 4 and all(len(processes) == 1 for processes in places.values()), places
-    assert places["test_c.py"] == places["test_d.py"], "they share a browser"
+    assert places["test_c.py"] == places["test_d.py"], "they share a broker"
     first = next(name for name, process in lines if {process} == places["test_c.py"])
     assert first == "test_c.py", "it is among the long ones"
 

@@ -203,8 +203,12 @@ class Others(Protocol):
     def count(self) -> int:
         """How many they are."""
 
-    async def ask(self, words: Sequence[str]) -> list[Any]:
+    async def ask(self, words: Sequence[str], *, body: bytes | None = None) -> list[Any]:
         """The JSON answer of each to its own question; None for a worker with no question ("").
+
+        Args:
+            words: The questions.
+            body: JSON that each gets, where the request has a body, which was read.
 
         Raises:
             HttpError: 503, one of them does not answer; otherwise what it answered.

@@ -23,7 +23,7 @@ import orjson
 from penstock.lazy_dataclass import dataclass
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.server.worker_totals import added, labelled
-from penstock.protocols.listening.definitions import OF_FRONTS, OF_VHOST
+from penstock.protocols.listening.definitions import join
 from penstock.protocols.workers.replication import WorkerDown
 from penstock.router.authorization.grants import Grants
 from penstock.router.authorization.identity import Identity
@@ -112,9 +112,9 @@ class _Others:
         self._request = request
         self._place = place
 
-    async def ask(self, words: Sequence[str]) -> list[Any]:
+    async def ask(self, words: Sequence[str], *, body: bytes | None = None) -> list[Any]:
         asked = {who: word for who, word in zip(self._forwarder.others, words, strict=True) if word}
-        answers = await self._forwarder._each(self._request, self._place, asked)
+        answers = await self._forwarder._each(self._request, self._place, asked, body=body)
         said = dict(zip(asked, [await _told(one) for one in answers], strict=True))
         return [said.get(who) for who in self._forwarder.others]
 
@@ -203,10 +203,7 @@ class Forwarder:
         elif target == "/api/overview":
             return json_response(added(orjson.loads(response.body), await self.parts(request, place)))
         elif target in ("/api/definitions", "/api/all-configuration"):
-            whole = orjson.loads(response.body)
-            for part in await self.parts(request, place):
-                for name in ("vhosts", *sorted(OF_VHOST), *OF_FRONTS):
-                    whole[name] += part[name]
+            whole = join(orjson.loads(response.body), await self.parts(request, place))
             return json_response(whole, headers=response.headers)
         return response
 
@@ -236,14 +233,22 @@ class Forwarder:
         return [orjson.loads(await _body_of(one)) for one in answers if one.status == 200]
 
     async def _each(
-        self, request: Request, place: tuple[str, str], words: Mapping[int, str] | None = None
+        self,
+        request: Request,
+        place: tuple[str, str],
+        words: Mapping[int, str] | None = None,
+        *,
+        body: bytes | None = None,
     ) -> list[Response]:
         """The answers for their part, of all other workers or of those with a word. Raises HttpError 503."""
         asked = dict.fromkeys(self.others, _ALL) if words is None else words
         try:
             async with asyncio.timeout(_PART_S):
                 return await asyncio.gather(
-                    *(self.forward(request, worker, place, part=word) for worker, word in asked.items())
+                    *(
+                        self.forward(request, worker, place, part=word, body=body)
+                        for worker, word in asked.items()
+                    )
                 )
         except TimeoutError:
             raise _down("a worker") from None

@@ -21,7 +21,7 @@ from penstock.protocols.http.management.resources.parameters import global_param
 from penstock.protocols.http.management.resources.users import user_view
 from penstock.protocols.http.management.resources.vhosts import policy_view
 from penstock.protocols.http.server.messages import HttpError, Request, Response, dumps, json_response, parsed
-from penstock.protocols.listening.definitions import OF_FRONTS, OF_VHOST, Item, Part
+from penstock.protocols.listening.definitions import OF_FRONTS, OF_VHOST, OF_WORKER, Item, Part, join
 from penstock.router.vhost.vhost import Vhost
 
 __all__ = ["add"]
@@ -207,22 +207,27 @@ class _Definitions:
 
     async def compare(self, request: Request) -> Response:
         """The effect of an import. A path of its own: a server without it must not import instead."""
+        self._api.require(request)
         return await self._compare(request, None)
 
     async def compare_vhost(self, request: Request) -> Response:
-        """The effect of an import into a vhost."""
+        """The effect of an import into a vhost, which its worker answers."""
+        self._api.require(request)
         return await self._compare(request, self._api.vhost(request, change=True).name)
 
     async def _compare(self, request: Request, vhost: str | None) -> Response:
-        self._api.require(request)
-        if self._api.forwarder is not None:
-            told = "a dry run knows one worker's vhosts only, and there are several; compare with an export"
-            raise HttpError(400, "bad_request", told)
+        """Each worker checks the file beside its own vhosts. Worker 0 compares it with what all have."""
+        api, others = self._api, request.others
         importing = await self._importing(request, vhost)
         await importing.check(conflicts=False)
+        there = await self._whole(transient=True)
+        if request.part:
+            return json_response({name: there[name] for name in OF_WORKER})
         file = importing.file
-        changes = difference(await self._whole(transient=True), file.wanted())
-        return json_response({**changes, "unknown": file.unknown()})
+        if others is not None and api.forwarder is not None:
+            await api.forwarder.settled()
+            there = join(there, await others.ask(["definitions"] * others.count, body=file.text()))
+        return json_response({**difference(there, file.wanted()), "unknown": file.unknown()})
 
     async def load_vhost(self, request: Request) -> Response:
         api = self._api

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from penstock.protocols.http.management.context import flag_of, table_of, text_of
 from penstock.protocols.http.management.resources.users import tags_of
-from penstock.protocols.http.server.messages import HttpError
+from penstock.protocols.http.server.messages import HttpError, dumps
 from penstock.protocols.links.federation import UPSTREAM, UPSTREAM_SET
 from penstock.protocols.links.links import SHOVEL
 from penstock.protocols.listening.definitions import OF_FRONTS, OF_VHOST, Item
@@ -71,6 +71,10 @@ class Defined:
     def vhost_of(self, item: Item) -> str:
         """Where a thing is. Raises HttpError 400: it does not say."""
         return self.vhost if self.vhost is not None else text_of(item, "vhost")
+
+    def text(self) -> bytes:
+        """The file as JSON."""
+        return dumps(self._body)
 
     def unknown(self) -> list[str]:
         """Keys that nothing is done about."""

@@ -194,8 +194,6 @@ def queue(api: Management, entry: QueueEntry, head_published_ms: Callable[[Queue
             "lag": found.lag,
             "head_age_ms": age_ms(api.broker.log, found),
         }
-    if not (ready or unacked or consumers):
-        shown["idle_since"] = moment(api.started_at if not any(rates) else api.clock())
     if kind == "classic":
         shown["exclusive_consumer_tag"] = tag_text if found.is_sole else None
         shown["single_active_consumer_tag"] = tag_text if single else None

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,58 @@ def test_a_user_a_vhost_and_a_permission_are_made_and_used(api: Api, gateway: Ga
     assert api.status("GET", "vhosts/v1") == 404
 
 
+PLACES = (
+    ("GET", "queues/{}", None),
+    ("GET", "queues/{}/there", None),
+    ("PUT", "queues/{}/new", {"durable": True}),
+    ("DELETE", "queues/{}/there", None),
+    ("POST", "queues/{}/there/get", {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}),
+    ("DELETE", "queues/{}/there/contents", None),
+    ("GET", "exchanges/{}/amq.topic", None),
+    ("GET", "exchanges/{}/amq.topic/bindings/source", None),
+    ("GET", "bindings/{}", None),
+    ("GET", "consumers/{}", None),
+    ("GET", "policies/{}", None),
+    ("GET", "vhost-limits/{}", None),
+    ("GET", "vhosts/{}/connections", None),
+)
+
+
+@pytest.mark.parametrize(("method", "path", "body"), PLACES, ids=lambda one: str(one)[:40])
+def test_a_vhost_that_a_user_may_not_enter_is_to_it_as_if_it_were_not_there(
+    of_manager: Api, method: str, path: str, body: object
+) -> None:
+    """As RabbitMQ 4.3: the answers do not tell whether it is there."""
+    hidden, missing = (of_manager.send(method, path.format(vhost), body) for vhost in ("hidden", "nowhere"))
+    assert hidden.status_code == missing.status_code == 404
+    assert hidden.json() == missing.json()
+
+
+def test_an_overview_has_the_consumers_for_who_sees_all(api: Api, of_manager: Api) -> None:
+    """As RabbitMQ: other users' consumers are not told."""
+    assert "consumers" not in of_manager.get("overview")["object_totals"]
+    assert api.get("overview")["object_totals"]["consumers"] == 0
+
+
+@pytest.fixture(scope="module")
+def of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway with a vhost that a manager may not enter."""
+    with Gateway(tmp_path_factory.mktemp("hidden"), settings=SETTINGS) as running:
+        with closing(Api(running)) as api:
+            assert api.status("PUT", "vhosts/hidden") == 201
+            assert api.status("PUT", "queues/hidden/there", {"durable": True}) == 201
+            assert api.status("PUT", "users/manager", {"password": "p", "tags": "management"}) == 201
+            all_ = {"configure": ".*", "write": ".*", "read": ".*"}
+            assert api.status("PUT", "permissions/%2F/manager", all_) == 201
+        yield running
+
+
+@pytest.fixture
+def of_manager(of_all: Gateway) -> Iterator[Api]:
+    with closing(Api(of_all, "manager", "p")) as api:
+        yield api
+
+
 def test_tags_decide_what_a_user_may_do_with_the_api(api: Api, gateway: Gateway) -> None:
     for tag in ("none", "management", "policymaker", "monitoring"):
         api.send("PUT", f"users/{tag}", {"password": "pw", "tags": "" if tag == "none" else tag})
@@ -91,8 +144,9 @@ def test_tags_decide_what_a_user_may_do_with_the_api(api: Api, gateway: Gateway)
     }
     refused = dict.fromkeys(statuses["none"], 401)
     assert statuses["none"] == refused
-    assert statuses["management"] == {**refused, "overview": 200, "declare": 201}
-    assert statuses["policymaker"] == {**refused, "overview": 200, "declare": 201, "policy": 201}
+    seen = {**refused, "hidden": 404, "overview": 200, "declare": 201}
+    assert statuses["management"] == seen
+    assert statuses["policymaker"] == {**seen, "policy": 201}
     assert statuses["monitoring"] == {**refused, "overview": 200, "nodes": 200, "hidden": 200, "declare": 201}
     assert [v["name"] for v in users["management"].get("vhosts")] == ["/"]
     assert [v["name"] for v in users["monitoring"].get("vhosts")] == ["/", "hidden"]
@@ -100,7 +154,7 @@ def test_tags_decide_what_a_user_may_do_with_the_api(api: Api, gateway: Gateway)
     assert api.status("PUT", "vhost-limits/%2F/max-queues", {"value": 5000}) == 204
     assert api.status("PUT", "vhost-limits/hidden/max-queues", {"value": 5}) == 204
     assert users["management"].get("vhost-limits") == [{"vhost": "/", "value": {"max-queues": 5000}}]
-    assert users["management"].status("GET", "vhost-limits/hidden") == 401
+    assert users["management"].status("GET", "vhost-limits/hidden") == 404
     assert api.status("PUT", "user-limits/management/max-connections", {"value": 9}) == 204
     assert [one["value"] for one in users["management"].get("user-limits/management")] == [
         {"max-connections": 9}

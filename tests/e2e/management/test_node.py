@@ -24,6 +24,15 @@ def test_the_name_of_the_cluster_is_changed(api: Api) -> None:
     assert api.get("cluster-name") == {"name": before}
 
 
+def test_feature_flags_name_what_is_so_here(api: Api) -> None:
+    """Tools look for them before they use what RabbitMQ 4 brought."""
+    flags = {one["name"]: one["state"] for one in api.get("feature-flags")}
+    for name in ("detailed_queues_endpoint", "khepri_db", "mqtt_v5", "stream_filtering"):
+        assert flags[name] == "enabled"
+        assert api.status("PUT", f"feature-flags/{name}/enable") == 204
+    assert api.status("PUT", "feature-flags/none/enable") == 400
+
+
 def test_the_parts_of_the_memory_are_told_relative_to_each_other(api: Api) -> None:
     node = api.get("nodes")[0]["name"]
     absolute = api.get(f"nodes/{node}/memory")["memory"]

@@ -39,6 +39,15 @@ def test_queues_are_declared_shown_and_deleted_with_rabbitmqs_statuses(api: Api)
     assert negative == "invalid arg 'x-max-length' for queue 'made' in vhost '/': {value_negative,-1}"
 
 
+def test_a_queue_at_rest_runs(api: Api) -> None:
+    """RabbitMQ 4 has no more `idle_since`, by which its page would call the queue idle."""
+    for kind in ("classic", "quorum", "stream"):
+        path = f"queues/%2F/rests-{kind}"
+        assert api.status("PUT", path, {"durable": True, "arguments": {"x-queue-type": kind}}) == 201
+        shown = api.get(path)
+        assert shown["state"] == "running" and "idle_since" not in shown
+
+
 def test_lists_are_filtered_sorted_paged_and_reduced(api: Api) -> None:
     for n in range(7):
         api.send("PUT", f"queues/%2F/page-{n}", {"durable": n % 2 == 0})

@@ -13,15 +13,19 @@ from penstock.protocols.http.server.messages import HttpError, Request, Response
 __all__ = ["add"]
 
 _FLAGS: Final = {
+    "detailed_queues_endpoint": "Queues with all their figures at a path of their own",
     "direct_exchange_routing_v2": "Messages through direct exchanges find their queues by one look",
     "drop_unroutable_metric": "Messages that no queue gets are counted",
     "empty_basic_get_metric": "Gets from empty queues are counted",
     "feature_flags_v2": "These flags",
     "implicit_default_bindings": "Bindings of the default exchange are not stored",
+    "khepri_db": "What is declared is kept in the log, and not in Mnesia",
     "listener_records_in_ets": "Listeners are listed",
     "maintenance_mode_status": "Nodes say whether they are being drained",
     "message_containers": "A message is kept in the encoding of its publisher",
+    "mqtt_v5": "MQTT 5.0",
     "quorum_queue": "Queues of type quorum",
+    "stream_filtering": "Consumers of a stream that filter",
     "stream_queue": "Queues of type stream",
     "stream_single_active_consumer": "One active consumer of a stream",
     "user_limits": "Limits of a user's connections and channels",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock import logs
 from penstock.protocols.http.management import views
@@ -27,6 +28,9 @@ from penstock.protocols.http.server.numbers import whole
 from penstock.protocols.http.shared.lists import one_of, reply_list
 from penstock.protocols.net.connection_info import Totals
 from penstock.router.exchanges.exchanges import TYPES
+
+if TYPE_CHECKING:
+    from penstock.protocols.listening.registry import Live
 
 __all__ = [
     "CHURN",
@@ -235,10 +239,6 @@ class _Overview:
         totals = totals_of_all(api)
         rates = api.sampler.rates("totals", len(TOTALS))
         growth, publish = views.growths(TOTALS, rates), rates[TOTALS.index("publish")]
-        consumers = sum(
-            len(live.info.consumers) + sum(len(channel.consumers) for channel in live.info.channels)
-            for live in lives
-        )
         shown = {
             "management_version": RABBITMQ_VERSION,
             "rates_mode": "basic",
@@ -277,7 +277,7 @@ class _Overview:
             "object_totals": {
                 "channels": sum(len(live.info.channels) for live in lives),
                 "connections": len(lives),
-                "consumers": consumers,
+                **({"consumers": _consumers(lives)} if api.sees_all(request) else {}),
                 "exchanges": exchanges,
                 "queues": queues,
             },
@@ -520,6 +520,14 @@ MEMORY_PARTS: Final = (
 
 def _exchange_types() -> list[dict[str, Any]]:
     return [{"name": name, "description": f"AMQP {name} exchange", "enabled": True} for name in sorted(TYPES)]
+
+
+def _consumers(lives: Sequence[Live]) -> int:
+    """Those of all connections: RabbitMQ leaves them out for who does not see all."""
+    return sum(
+        len(live.info.consumers) + sum(len(channel.consumers) for channel in live.info.channels)
+        for live in lives
+    )
 
 
 def _log_figures(api: Management) -> dict[str, Any]:

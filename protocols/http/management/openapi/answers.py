@@ -60,7 +60,6 @@ _QUEUE: Final = {
     "message_stats": _rated(MESSAGE_STATS),
     **_LENGTHS,
     "messages_dropped": int,
-    "idle_since?": str,
     # Of subscriptions.
     "subscription?": {
         "stream": str,
@@ -258,7 +257,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         "message_stats": _rated((*TOTALS, "disk_reads", "disk_writes")),
         "churn_rates": _rated(CHURN),
         "queue_totals": _LENGTHS,
-        "object_totals": dict.fromkeys(("channels", "connections", "consumers", "exchanges", "queues"), int),
+        "object_totals": dict.fromkeys(("channels", "connections", "consumers?", "exchanges", "queues"), int),
         "statistics_db_event_queue": int,
         "penstock": {
             "duplicates": int,

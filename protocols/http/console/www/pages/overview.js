@@ -42,7 +42,7 @@ export default function Overview({ user, query }) {
     <h2>${t("Objects")}</h2>
     <${Cards} rows=${[
       [t("Connections"), count(objects.connections)], [t("Channels"), count(objects.channels)],
-      [t("Consumers"), count(objects.consumers)], [t("Queues"), count(objects.queues)],
+      ...(objects.consumers === undefined ? [] : [[t("Consumers"), count(objects.consumers)]]), [t("Queues"), count(objects.queues)],
       [t("Exchanges"), count(objects.exchanges)], [t("Delayed messages"), count(data.penstock.delayed)],
     ]} />
     <h2>${t("Log")}</h2>

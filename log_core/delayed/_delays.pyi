@@ -45,5 +45,11 @@ def sorted_entries(raw: bytes) -> bytes:
 def total_size(raw: Buffer) -> int:
     """The bytes of the records that encoded entries stand for."""
 
+def count_by(raw: Buffer, step: int, without: set[int]) -> list[tuple[int, int]]:
+    """Of entries in order, how many are due in each span of `step` ms that has some: (its beginning, count).
+
+    Equal keys are one; places in `without` do not count. Raises ValueError: `step` is below 1.
+    """
+
 def decode_entry(raw: Buffer, index: int) -> tuple[int, int, int, int]:
     """Entry `index` of encoded ones. Raises IndexError."""

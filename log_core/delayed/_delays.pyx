@@ -218,6 +218,35 @@ def total_size(const unsigned char[::1] raw not None):
     return total
 
 
+def count_by(const unsigned char[::1] raw not None, int64_t step, set without not None):
+    cdef size_t n = <size_t>raw.shape[0] // sizeof(Entry), k
+    cdef Entry entry, last
+    cdef int64_t span = 0, beginning
+    cdef uint64_t count = 0
+    cdef bint some = len(without) > 0
+    cdef list found = []
+    if step < 1:
+        raise ValueError(step)
+    for k in range(n):
+        memcpy(&entry, &raw[k * sizeof(Entry)], sizeof(Entry))
+        if k and entry.due == last.due and entry.place == last.place:
+            continue
+        last = entry
+        if some and entry.place in without:
+            continue
+        beginning = entry.due // step
+        if entry.due % step < 0:        # C rounds towards zero
+            beginning -= 1
+        if count and beginning != span:
+            found.append((<object>span * <object>step, count))
+            count = 0
+        span = beginning
+        count += 1
+    if count:
+        found.append((<object>span * <object>step, count))
+    return found
+
+
 def decode_entry(const unsigned char[::1] raw not None, size_t index):
     cdef Entry entry
     if (index + 1) * sizeof(Entry) > <size_t>raw.shape[0]:

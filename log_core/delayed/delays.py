@@ -34,7 +34,14 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.lazy_dataclass import dataclass
 from penstock.log_core.batch._batch import Record
-from penstock.log_core.delayed._delays import ENTRY_BYTES, DueHeap, Key, decode_entry, total_size
+from penstock.log_core.delayed._delays import (
+    ENTRY_BYTES,
+    DueHeap,
+    Key,
+    count_by,
+    decode_entry,
+    total_size,
+)
 from penstock.log_core.delayed.moves import Mover
 from penstock.log_core.delayed.retries import DelayedRetries
 
@@ -271,6 +278,24 @@ class Delays:
     def is_listed(self, key: Key, lsn: int) -> bool:
         """Whether a record waits, this copy of it is no old one, and it is not being published."""
         return key[1] not in self._cancelled and self.waits_at(key, lsn)
+
+    def count_by(self, raw: bytes, step_ms: int) -> dict[int, int]:
+        """Of entries in order, how many wait, by the beginning of each span of `step_ms`."""
+        found: dict[int, int] = {}
+        total, at = len(raw) // ENTRY_BYTES, 0
+        before: Key | None = None
+        while at < total:
+            due, place, lsn, _ = decode_entry(raw, at)
+            if (due, place) > self._floor:
+                break
+            # Few: those below the mark that wait nevertheless.
+            if (due, place) != before and self.is_listed((due, place), lsn):
+                before = due, place
+                found[due // step_ms * step_ms] = found.get(due // step_ms * step_ms, 0) + 1
+            at += 1
+        for beginning, count in count_by(memoryview(raw)[at * ENTRY_BYTES :], step_ms, self._cancelled):
+            found[beginning] = found.get(beginning, 0) + count
+        return found
 
     # Due records
 

@@ -6,7 +6,7 @@ entries in memory are copied on the loop; a thread reads those in index files, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.log_core.delayed._delays import ENTRY_BYTES, Key, decode_entry
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.log_core.reading.reader import Fetched
     from penstock.log_core.segments.segment import Segment
 
-__all__ = ["BEFORE_ALL", "Listed", "list_waiting"]
+__all__ = ["BEFORE_ALL", "Counted", "Listed", "count_waiting", "list_waiting"]
 
 BEFORE_ALL: Key = (-(2**63), 0)
 """The key to begin behind."""
@@ -30,6 +30,36 @@ class Listed(NamedTuple):
     """In order, each with (when it is due, its place)."""
     next: Key | None
     """The key to go on behind; None: it was the last one."""
+
+
+class Counted(NamedTuple):
+    """How many of those that wait are due when."""
+
+    counts: Mapping[int, int]
+    """By the beginning of each span, in ms since the epoch."""
+    next: Key | None
+    """The key to go on behind; None: it was the last one."""
+
+
+def count_waiting(
+    log: Log, behind: Key, count: int, step_ms: int, done: Callable[[Counted | None], object]
+) -> None:
+    """Count the next `count` records that wait by spans of `step_ms`, by their entries: none is read.
+
+    `done` gets the counts on the loop; None: the disk does not answer.
+    """
+    delays = log.delays
+
+    def found(raw: bytes | None) -> None:
+        if raw is None:
+            done(None)
+            return
+        total = len(raw) // ENTRY_BYTES
+        last = decode_entry(raw, total - 1)[:2] if total == count else None
+        done(Counted(delays.count_by(raw, step_ms), last))
+
+    raw, segments = delays.entries_to_list(behind, count)
+    log.reader.first_waiting(raw, segments, max(behind, delays.floor), count, found)
 
 
 def list_waiting(

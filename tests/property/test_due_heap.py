@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.log_core.batch._appender import Appender
 from penstock.log_core.batch._batch import DELAYED, DELAYED_RECORDS, Batch
-from penstock.log_core.delayed._delays import ENTRY_BYTES, DueHeap, decode_entry, sorted_entries
+from penstock.log_core.delayed._delays import ENTRY_BYTES, DueHeap, count_by, decode_entry, sorted_entries
 
 DUES = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 3)
 U64 = st.integers(0, 2**64 - 1) | st.integers(0, 3)
@@ -58,6 +59,19 @@ def test_the_first_entries_behind_a_key_are_found(
     wanted = sorted((entry for entry in entries if entry[:2] > behind), key=order)[:count]
     assert decoded(heap.first_behind(*behind, count)) == wanted
     assert len(heap) == len(entries)
+
+
+@given(ENTRIES, st.integers(1, 5) | st.integers(1, 2**63 - 1), st.sets(U64, max_size=4))
+def test_entries_are_counted_by_spans_of_time(
+    entries: list[tuple[int, int, int, int]], step: int, without: set[int]
+) -> None:
+    heap = DueHeap()
+    for entry in entries:
+        heap.push(*entry)
+    wanted = Counter(
+        due // step * step for due, place in {entry[:2] for entry in entries} if place not in without
+    )
+    assert count_by(sorted_entries(heap.encode()), step, without) == sorted(wanted.items())
 
 
 @given(

@@ -26,6 +26,7 @@ from penstock.protocols.http.management.openapi import page as openapi
 from penstock.protocols.http.management.resources import (
     connections,
     dead_letters,
+    delayed_hours,
     exchanges,
     may,
     messages,
@@ -56,6 +57,7 @@ _GROUPS = (
     connections,
     messages,
     dead_letters,
+    delayed_hours,
     retained,
     publishers,
     users,

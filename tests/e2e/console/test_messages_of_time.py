@@ -62,6 +62,23 @@ def test_delayed_messages_by_hour_and_one_is_sent(page: Page, api: Api, unique: 
     assert api.status("DELETE", f"queues/%2F/{unique}") == 204
 
 
+def test_the_calendar_counts_all_when_there_are_too_many_to_read(page: Page) -> None:
+    """The page gets counts, and no list, of as many as there are."""
+    at = 1_893_456_000_000
+    few = {"hours": [{"at": at, "messages": 5_000}], "cursor": f"{at}-1"}
+    all_ = {"hours": [{"at": at, "messages": 70_000}, {"at": at + HOUR_MS, "messages": 8_000}], "more": False}
+    page.route("**/v1/vhosts/*/delayed-hours", lambda route: route.fulfill(json=few))
+    page.route("**/api/delayed-hours", lambda route: route.fulfill(json=all_))
+    sign_in(page, at="#/delayed")
+    expect(page.get_by_role("heading", name="Due by hour, of all virtual hosts")).to_be_visible()
+    hours = page.get_by_role("region", name="Due by hour").get_by_role("listitem")
+    expect(hours).to_have_count(2)
+    expect(hours.first).to_contain_text("70,000 messages")
+    expect(page.get_by_text("Only the first")).to_have_count(0)
+    page.unroute_all()
+    leave(page)
+
+
 def test_topics_and_their_rates(gateway: Gateway, page: Page, api: Api, unique: str) -> None:
     with connected(gateway.mqtt_port, version=5) as client:
         for topic in ("oslo/t", "oslo/w", "bergen.x/t"):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
+import pika
 import pytest
 
 from tests.support.brokers import Gateway
@@ -51,6 +55,43 @@ def test_counts_by_hour(gateway: Gateway, unique: str) -> None:
         for id, queue in _waiting(http).items():
             if queue == unique:
                 assert http.delete(f"delayed/{id}").status_code == 204
+
+
+def test_more_than_are_read_are_counted_by_hour(tmp_path: Path) -> None:
+    """Without reading them, in all virtual hosts, of all workers; a cancelled one is not among them."""
+    settings = {**SERVED, "server.workers": "2"}
+    with Gateway(tmp_path, settings=settings) as mine, closing(Api(mine)) as api:
+        assert api.status("PUT", "vhosts/other", {"worker": 1}) == 201
+        due = _delay(mine, "/", {20: 3_000, 30: 2_500}) + _delay(mine, "other", {30: 10})
+        with open_client(mine) as http:
+            assert http.get("delayed-hours").json()["cursor"], "a virtual host has too many to be read"
+            (first,) = http.get("delayed?max=1").json()["messages"]
+            assert http.delete(f"delayed/{first['id']}").status_code == 204
+        found = api.get("delayed-hours")
+        assert found["more"] is False
+        assert sum(one["messages"] for one in found["hours"]) == due.total() - 1
+        near = [one["messages"] for one in found["hours"] if one["at"] < min(due) + 5 * HOUR_MS]
+        assert sum(near) == 3_000 - 1
+        assert api.status("PUT", "users/ann", {"password": "p", "tags": "management"}) == 201
+        with closing(Api(mine, "ann", "p")) as ann:
+            assert ann.status("GET", "delayed-hours") == 401
+
+
+def _delay(gateway: Gateway, vhost: str, counts: dict[int, int]) -> Counter[int]:
+    """Publish so many messages with delays of so many hours; how many, by the time when they are due."""
+    due: Counter[int] = Counter()
+    with pika.BlockingConnection(
+        pika.ConnectionParameters("127.0.0.1", gateway.amqp_port, vhost)
+    ) as connection:
+        channel = connection.channel()
+        channel.exchange_declare("later", "x-delayed-message", arguments={"x-delayed-type": "fanout"})
+        for hours, count in counts.items():
+            properties = pika.BasicProperties(headers={"x-delay": hours * HOUR_MS})
+            for _ in range(count):
+                channel.basic_publish("later", "", b"x", properties)
+            due[int(time.time() * 1000) + (hours - 1) * HOUR_MS] += count
+        channel.queue_declare("", exclusive=True)  # all before are taken by then
+    return due
 
 
 def test_one_is_sent_now_and_once(tmp_path: Path, unique: str) -> None:

@@ -651,6 +651,7 @@ export default {
   "Disconnect all": "全部断开",
   "Download definitions": "下载定义",
   "Due by hour": "按小时的到期数量",
+  "Due by hour, of all virtual hosts": "按小时的到期数量（所有虚拟主机）",
   "Effect": "结果",
   "Ends": "到期时间",
   "Export": "导出",

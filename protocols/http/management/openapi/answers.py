@@ -759,6 +759,7 @@ ANSWERS: Final[Mapping[tuple[str, str], Shape]] = {
     ("POST", "/api/definitions-dry-run"): Named("Changes"),
     ("POST", "/api/definitions-dry-run/{vhost}"): Named("Changes"),
     ("GET", "/api/certificates"): Named("Certificates"),
+    ("GET", "/api/delayed-hours"): {"hours": [{"at": int, "messages": int}], "more": bool},
     ("GET", "/api/topics/{vhost}"): {"under": str, "levels": [Named("TopicLevel")], "more": bool},
 }
 """Other routes that answer 200 with JSON."""

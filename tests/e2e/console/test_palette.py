@@ -6,7 +6,7 @@ import re
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.support.brokers import Gateway
 from tests.support.browser import obstacles, watched_page
@@ -22,6 +22,30 @@ def open_palette(page: Page) -> None:
     """By its key; the field has the focus, so the next keys are for it."""
     page.keyboard.press("Control+k")
     expect(page.get_by_role("dialog").get_by_role("combobox")).to_be_focused()
+
+
+def test_letters_typed_before_the_palette_is_there_are_not_lost(page: Page) -> None:
+    """It is loaded when it is opened first, and the user types on."""
+    held: list[Route] = []
+    page.route("**/palette.js", lambda route: held.append(route))
+    sign_in(page)
+    with page.expect_request("**/palette.js"):
+        page.keyboard.press("Control+k")
+    page.keyboard.type("gueu")  # "g u" leads to the users elsewhere
+    held[0].continue_()
+    field = page.get_by_role("dialog").get_by_role("combobox")
+    expect(field).to_be_focused()
+    page.keyboard.type("e")
+    expect(field).to_have_value("gueue")
+    assert "users" not in page.url
+    for _ in "gueue":
+        page.keyboard.press("Backspace")
+    page.keyboard.type("queues")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page).to_have_url(re.compile("#/queues"))
+    page.unroute_all()
+    leave(page)
 
 
 def test_objects_of_all_kinds_by_keyboard(page: Page, api: Api, unique: str) -> None:

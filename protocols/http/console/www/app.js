@@ -180,22 +180,38 @@ function Shell({ user, signOut }) {
     if (shown.current && shown.current !== place) scrollTo(0, 0);
     shown.current = place;
   });
+  // Letters that are typed before the palette is loaded are its first ones; null: it is not awaited.
+  const early = useRef(/** @type {string | null} */ (null));
+  const typed = () => {
+    const text = early.current ?? "";
+    early.current = null;
+    return text;
+  };
   // Before the page is painted: a key that is pressed at once counts.
   useLayoutEffect(() => {
     let leading = false;
+    const find = () => {
+      early.current = "";
+      openFinds();
+    };
     const pressed = (event) => {
       if (document.querySelector("dialog[open]")) return;
       if ((event.ctrlKey || event.metaKey) && event.key === "k") {
         event.preventDefault();
-        openFinds();
+        find();
       }
       if (event.ctrlKey || event.metaKey || event.altKey) return;
+      if (early.current !== null && event.key.length === 1) {
+        event.preventDefault();
+        early.current += event.key;
+        return;
+      }
       if (event.target.closest?.("input, select, textarea")) return;
       const search = /** @type {HTMLInputElement | null} */ (document.querySelector("[data-search]"));
       if (event.key === "/") {
         event.preventDefault();
         if (search) search.focus();
-        else openFinds();
+        else find();
       } else if (event.key === "?") openHelp();
       else if (leading && seen.some(([name]) => name === KEYS[event.key])) location.hash = link(KEYS[event.key]);
       leading = event.key === "g";
@@ -238,7 +254,7 @@ function Shell({ user, signOut }) {
           : html`<p class="notice">${t("There is no such page, or your user may not see it.")}</p>`}
       </main>
     </div>
-    ${finds > 0 && html`<${Page} key=${finds} module=${PALETTE} pages=${seen} lists=${has(OF_API)} vhost=${vhost || vhosts[0]?.name} close=${closeFinds} />`}
+    ${finds > 0 && html`<${Page} key=${finds} module=${PALETTE} pages=${seen} lists=${has(OF_API)} vhost=${vhost || vhosts[0]?.name} typed=${typed} close=${closeFinds} />`}
     ${help > 0 && html`<${Help} key=${help} close=${closeHelp} seen=${seen} />`}</div>`;
 }
 

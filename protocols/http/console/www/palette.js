@@ -53,12 +53,13 @@ async function found(text, [page, target, place], title, vhost, signal) {
 }
 
 /**
- * @param {{pages: [string, string][], lists: boolean, vhost: string | undefined, close: () => void}} props
- *   `pages`: name and title of those that the user sees; `lists`: whether it may ask for objects
+ * @param {{pages: [string, string][], lists: boolean, vhost: string | undefined, typed: () => string, close: () => void}} props
+ *   `pages`: name and title of those that the user sees; `lists`: whether it may ask for objects;
+ *   `typed`: takes what was typed since its key was pressed
  */
-export default function Palette({ pages, lists, vhost, close }) {
+export default function Palette({ pages, lists, vhost, typed, close }) {
   const dialog = useRef(null);
-  const [text, setText] = useState("");
+  const [text, setText] = useState(typed);
   const [objects, setObjects] = useState(/** @type {{of: string, places: Place[], error: string}} */ ({ of: "", places: [], error: "" }));
   const [at, setAt] = useState(0);
   useLayoutEffect(() => dialog.current.showModal(), []); // keys that follow at once are for it
@@ -106,7 +107,7 @@ export default function Palette({ pages, lists, vhost, close }) {
   useEffect(() => document.getElementById(`found-${chosen}`)?.scrollIntoView({ block: "nearest" }), [chosen]);
   return html`<dialog ref=${dialog} class="palette" aria-label=${t("Find")} onClose=${close}>
     <label><span>${lists ? t("A part of the name of a page, queue, exchange, topic, connection, user …") : t("A part of the name of a page")}</span>
-      <input role="combobox" aria-expanded=${shown.length > 0} aria-controls="found" aria-autocomplete="list" autocomplete="off" spellcheck=${false}
+      <input role="combobox" aria-expanded=${shown.length > 0} aria-controls="found" aria-autocomplete="list" autocomplete="off" spellcheck=${false} value=${text}
         aria-activedescendant=${shown.length ? `found-${chosen}` : undefined} onInput=${(event) => setText(event.target.value)} onKeyDown=${pressed} /></label>
     ${objects.error && html`<p class="notice bad" role="alert">${objects.error}</p>`}
     ${shown.length > 0 && html`<ul id="found" role="listbox" aria-label=${t("Found")}>${shown.map((one, index) => html`

@@ -80,6 +80,8 @@ ACTIONS: Final[dict[tuple[str, str], tuple[str, str]]] = {
     ("PUT", "/api/nodes/{node}/log-level"): ("log-level.set", "log_level"),
     ("PUT", "/api/cluster-name"): ("cluster.rename", ""),
     ("POST", "/api/certificates/reload"): ("certificates.reload", ""),
+    ("DELETE", "/api/reset"): ("history.reset", ""),
+    ("DELETE", "/api/reset/{node}"): ("history.reset", ""),
     ("PUT", "/api/nodes/{node}/memory-high-watermark"): ("memory-limit.set", "memory_limit"),
     ("PUT", "/api/recording"): ("recording.set", "recording"),
     ("PUT", "/api/nodes/{node}/application"): ("application.set", "accepting"),

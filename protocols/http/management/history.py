@@ -97,6 +97,14 @@ class History:
         for series in self._single:
             self._drop(series, key)
 
+    def clear(self) -> None:
+        """Forget all: histories begin anew."""
+        self._whole.clear()
+        for series in self._single:
+            series.clear()
+        self.size = 0
+        self._began = int(self._clock())
+
     def sweep(self, width: Callable[[Hashable], int | None]) -> None:
         """Drop the series that did not move for their whole span. `width`: how many counters a key has."""
         now = int(self._clock())

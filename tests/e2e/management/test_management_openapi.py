@@ -258,6 +258,8 @@ CHANGES: list[tuple[str, str, Any]] = [
     ("POST", "all-configuration", {"queues": [{"name": "other", "vhost": "/", **QUEUE}]}),
     ("POST", "definitions-dry-run/%2F", {"queues": [{"name": "another", **QUEUE}]}),
     ("POST", "certificates/reload", None),
+    ("DELETE", "reset", None),
+    ("DELETE", "reset/NODE", None),
     ("POST", "definitions/%2F", {"queues": [{"name": "other", **QUEUE}]}),
     ("POST", "rebalance/queues", None),
     ("POST", "vhosts/new/start/NODE", None),

@@ -112,6 +112,8 @@ def add(api: Management) -> None:
     ):
         routes.add("GET", path, handler)
     routes.add("PUT", "/api/cluster-name", handlers.rename)
+    routes.add("DELETE", "/api/reset", handlers.reset)
+    routes.add("DELETE", "/api/reset/{node}", handlers.reset)
     routes.add("PUT", "/api/nodes/{node}/memory-high-watermark", handlers.limit_memory)
 
 
@@ -386,6 +388,17 @@ class _Overview:
 
         self._api.require(request, "monitoring")
         return await reply_findings(self._api, request)
+
+    async def reset(self, request: Request) -> Response:
+        """Forget the histories, of all workers; RabbitMQ's page has a button for it."""
+        api = self._api
+        api.require(request)
+        if request.names.get("node", api.node) != api.node and not request.part:
+            raise absent()
+        api.sampler.history.clear()
+        if api.forwarder is not None and not request.part:
+            await api.forwarder.everywhere(request, api.place, b"")
+        return Response(204)
 
     async def nothing(self, request: Request) -> Response:
         """Things that do not exist here: an empty list, for tools that ask all the same."""

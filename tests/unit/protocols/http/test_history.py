@@ -161,3 +161,16 @@ def test_a_range_that_is_no_range_is_refused(age: str, incr: str) -> None:
     with pytest.raises(HttpError) as caught:
         add_samples(ask(lengths_age=age, lengths_incr=incr), "lengths", {})
     assert caught.value.status == 400
+
+
+@pytest.mark.parametrize("levels", [OF_QUEUE, OF_GATEWAY])
+def test_a_history_that_is_cleared_begins_anew(levels: int) -> None:
+    world = World()
+    for _ in range(4):
+        world.step(levels, a=1)
+    assert set(world.read("a", 60, 5, levels)) == {0, 1, 2, 3, 4}
+    world.history.clear()
+    assert world.history.size == 0
+    assert set(world.read("a", 60, 5, levels)) == {4}
+    world.step(levels, a=1)
+    assert world.read("a", 60, 5, levels)[:2] == [5, 4]

@@ -267,18 +267,17 @@ class Management:
         """The vhost in the path.
 
         Raises:
-            HttpError: 403, the user sees it, but may not enter it, to `change` something; 404.
+            HttpError: 403, the user may not see it (or, to `change` something, not enter it); 404.
 
         """
         name = request.names["vhost"]
-        may = self.broker.authorizer.enter(self.identity(request), name)
-        if not may and not self.sees_all(request):
-            raise absent()  # as RabbitMQ 4.3: whether it is there is not told
-        if name not in self.broker.vhosts:
+        identity = self.identity(request)
+        may = self.broker.authorizer.enter(identity, name)
+        if name not in self.broker.vhosts and (may or self.sees_all(request)):
             if change:
                 raise HttpError(404, "not_found", "vhost_not_found")
             raise absent()
-        if change and not may:
+        if not may and (change or not self.sees_all(request)):
             raise _refused("User not authorised to access virtual host")
         return self.broker.vhosts[name]
 

@@ -109,7 +109,7 @@ def test_that_of_a_webhook_is_in_the_list(gateway: Gateway, api: Api, vhost: str
 def test_it_is_for_who_may_enter_the_vhost(gateway: Gateway, api: Api, vhost: str) -> None:
     assert api.status("PUT", f"users/{vhost}", {"password": "p", "tags": "management"}) == 201
     with closing(Api(gateway, vhost, "p")) as theirs:
-        assert theirs.status("GET", f"dead-letters/{vhost}") == 404
+        assert theirs.status("GET", f"dead-letters/{vhost}") == 401
     assert api.status("DELETE", f"users/{vhost}") == 204
 
 

@@ -1,4 +1,4 @@
-"""RabbitMQ's own management pages (3.13 to 4.3) get what they ask for, path by path."""
+"""RabbitMQ's own management pages (4.0 and 4.3) get what they ask for, path by path."""
 
 from __future__ import annotations
 

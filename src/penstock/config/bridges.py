@@ -5,7 +5,6 @@ Source: mosquitto.conf(5), "Configuring bridges".
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, Literal, cast
@@ -45,6 +44,8 @@ class Topic:
     @classmethod
     def parse(cls, text: str) -> Topic:
         """Read what stands behind `topic`. Raises BadValue."""
+        import shlex  # here, since few gateways have bridges
+
         try:
             words = shlex.split(text)
         except ValueError:
@@ -181,6 +182,8 @@ class Bridges(Kind):
 
 def _plain(bridge: Bridge) -> dict[str, object]:
     """The keys whose values are no defaults."""
+    import shlex
+
     topics = [
         shlex.join([one.pattern, one.direction, str(one.qos), one.local_prefix, one.remote_prefix])
         for one in bridge.topics

@@ -15,7 +15,6 @@ import binascii
 import os
 import stat
 from pathlib import Path
-from shlex import quote
 from typing import Any, Final
 
 import orjson
@@ -47,7 +46,7 @@ class Seal:
                 "everybody may read or change it",
                 source=path,
                 key=_KEY,
-                remedy=f"`chmod 0600 {quote(path)}` closes it",
+                remedy=f"`chmod 0600 {_quoted(path)}` closes it",
             )
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # here: few gateways have a key file
 
@@ -97,4 +96,11 @@ def _keys(text: bytes, path: str) -> list[bytes]:
 
 
 def _make(path: str) -> str:
-    return f"`(umask 077; head -c 32 /dev/urandom | base64 > {quote(path)})` makes one"
+    return f"`(umask 077; head -c 32 /dev/urandom | base64 > {_quoted(path)})` makes one"
+
+
+def _quoted(path: str) -> str:
+    """The path as a shell reads it."""
+    from shlex import quote  # here, since a start seldom has an error to tell
+
+    return quote(path)

@@ -15,7 +15,6 @@ from tests.support.brokers import ROOT, Gateway
 from tests.support.data_plane import until
 from tests.support.forks import ForkedProcess, Forks
 from tests.support.limits import LIMIT_S
-from tests.support.scheduling import FIRST, NAME
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
 
@@ -92,10 +91,7 @@ def test_a_signal_ends_just_one_gateway(fork: Fork, tmp_path: Path) -> None:
     assert second.wait(LIMIT_S) == second.poll() == -signal.SIGKILL
 
 
-def test_the_first_one_and_one_with_a_library_of_its_own_are_not_forked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(NAME, FIRST)
+def test_the_first_one_and_one_with_a_library_of_its_own_are_not_forked(tmp_path: Path) -> None:
     made = Forks()
     made.allowed = True
     try:

@@ -1,8 +1,10 @@
-"""Stands between a bridge and its broker, and records how often the broker delivers each message of QoS 2.
+"""Stands between a bridge and its broker, and records how often either delivers each message of QoS 2.
 
-A PUBLISH is a delivery of its own, unless it repeats one of the same packet id whose PUBCOMP has not passed.
-Such a packet is sent again after a lost connection, and whoever receives it must know it by its id. So a
-subscriber behind the bridge may get a message as often as the broker has delivered it, and no more.
+A PUBLISH is a delivery of its own, unless it repeats one of the same packet id whose PUBREL has not passed.
+Such a packet is sent again after a lost connection, and whoever receives it must know it by its id. Behind a
+PUBREL its sender must not repeat it, and the receiver may have forgotten the id. So a subscriber behind the
+bridge may get a message as often as the broker has delivered it, and no more. The bridge itself must deliver
+each message once.
 
 Source: MQTT 5.0, 4.3.3 and 4.4; 3.1.1 has the same.
 """
@@ -21,27 +23,57 @@ from tests.support.loop_thread import LoopThread
 
 __all__ = ["WireRecord"]
 
-_PUBLISH, _PUBCOMP = 3, 7
+_PUBLISH, _PUBREL = 3, 6
 _QOS, _QOS_2 = 0x06, 0x04
 _CHUNK = 1 << 16
+
+
+class Deliveries:
+    """Those of one sender."""
+
+    def __init__(self, producer: str, *, mqtt5: bool) -> None:
+        """Of the messages of `producer`, whose name their bodies begin with."""
+        self.by_number = Counter[int]()
+        """How often each message was delivered."""
+        self._producer = producer.encode()
+        self._mqtt5 = mqtt5
+        self._under_way: dict[int, int] = {}
+        """Messages by packet id."""
+
+    def see(self, kind: int, packet: bytes) -> None:
+        """The sender sends a packet: `kind` with flags, and what follows on the size."""
+        if kind >> 4 == _PUBREL:
+            self._under_way.pop(int.from_bytes(packet[:2], "big"), None)
+        if kind >> 4 != _PUBLISH or kind & _QOS != _QOS_2:
+            return
+        at = 2 + int.from_bytes(packet[:2], "big")
+        packet_id = int.from_bytes(packet[at : at + 2], "big")
+        at += 2
+        if self._mqtt5:
+            size, after = _varint(packet, at)
+            at = after + size
+        producer, text, _ = packet[at:].split(b" ", 2)
+        number = int(text)
+        if producer == self._producer and self._under_way.get(packet_id) != number:
+            self._under_way[packet_id] = number
+            self.by_number[number] += 1
+
+    @property
+    def again(self) -> int:
+        """Deliveries of messages that had been delivered before."""
+        return sum(count - 1 for count in self.by_number.values())
 
 
 class WireRecord:
     """Listens on `port`, where TLS ends, and passes bytes on to a port without TLS. Use it as a context."""
 
-    def __init__(self, target: int, producer: str, *, mqtt5: bool, tls: ssl.SSLContext | None = None) -> None:
-        """A record of the messages of `producer`, whose name their bodies begin with."""
+    def __init__(self, target: int, *, mqtt5: bool, tls: ssl.SSLContext | None = None) -> None:
+        """A record of the streams in2, which the broker delivers, and out2, which the bridge does."""
         self.port = free_port()
-        self.deliveries = Counter[int]()
-        """By the number of the message."""
-        self.repeated = 0
-        """Packets that were sent again, as the protocol has it."""
+        self.by_broker = Deliveries("in2", mqtt5=mqtt5)
+        self.by_bridge = Deliveries("out2", mqtt5=mqtt5)
         self._target = target
-        self._producer = producer.encode()
-        self._mqtt5 = mqtt5
         self._tls = tls
-        self._under_way: dict[int, int] = {}
-        """Messages by packet id."""
         self._thread = LoopThread("wire record")
 
     def __enter__(self) -> Self:
@@ -61,8 +93,8 @@ class WireRecord:
             writer.transport.abort()
             return
         ways = [
-            asyncio.ensure_future(_pass(reader, back, self._answered)),
-            asyncio.ensure_future(_pass(there, writer, self._delivered)),
+            asyncio.ensure_future(_pass(reader, back, self.by_bridge.see)),
+            asyncio.ensure_future(_pass(there, writer, self.by_broker.see)),
         ]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -71,30 +103,6 @@ class WireRecord:
                 one.cancel()
             for end in (writer, back):
                 end.transport.abort()
-
-    def _answered(self, kind: int, packet: bytes) -> None:
-        """The bridge sends a packet: `kind` with flags, and what follows on the size."""
-        if kind >> 4 == _PUBCOMP:
-            self._under_way.pop(int.from_bytes(packet[:2], "big"), None)
-
-    def _delivered(self, kind: int, packet: bytes) -> None:
-        """The broker sends a packet."""
-        if kind >> 4 != _PUBLISH or kind & _QOS != _QOS_2:
-            return
-        at = 2 + int.from_bytes(packet[:2], "big")
-        packet_id = int.from_bytes(packet[at : at + 2], "big")
-        at += 2
-        if self._mqtt5:
-            size, after = _varint(packet, at)
-            at = after + size
-        producer, number, _ = packet[at:].split(b" ", 2)
-        if producer != self._producer:
-            return
-        if self._under_way.get(packet_id) == int(number):
-            self.repeated += 1
-        else:
-            self._under_way[packet_id] = int(number)
-            self.deliveries[int(number)] += 1
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

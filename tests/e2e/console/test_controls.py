@@ -331,6 +331,8 @@ class Controls:
         self._refused.clear()  # of what is gone, which another page asked for
         alerts = go(page, f"#/{place}{'&' if '?' in place else '?'}vhost={self._vhost}", frames=4)
         self._note_refusals(place, "", alerts)
+        if place.startswith("search?run"):  # until then it can be stopped
+            expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
         buttons = page.locator("main").locator("button:not(.plain):not([disabled])")
         return list(dict.fromkeys(name.strip() for name in buttons.all_inner_texts()))
 

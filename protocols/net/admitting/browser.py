@@ -15,8 +15,8 @@ Metadata Request Headers.
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection, Mapping
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, lru_cache
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
@@ -24,6 +24,8 @@ from urllib.parse import urlsplit
 __all__ = ["foreign_page", "is_from_page", "own_host", "same_origin"]
 
 _FOREIGN_SITES: Final = ("cross-site", "same-site")
+_HOST_MAX: Final = 300
+"""Characters of a Host header: a name has 253 at most, and a port follows. So what is cached is small."""
 
 
 def is_from_page(headers: Mapping[str, str]) -> bool:
@@ -53,7 +55,7 @@ def same_origin(origin: str, host: str) -> bool:
         return False
 
 
-def own_host(host: str, names: Collection[str]) -> bool:
+def own_host(host: str, names: frozenset[str]) -> bool:
     """Whether a Host header names this machine with certainty: no other owner of a name can point it here.
 
     True for loopback names, for addresses, for names without a dot (no public name server answers for those),
@@ -62,6 +64,12 @@ def own_host(host: str, names: Collection[str]) -> bool:
     """
     if not host:
         return True
+    return len(host) <= _HOST_MAX and _is_own(host, names)
+
+
+@lru_cache(256)
+def _is_own(host: str, names: frozenset[str]) -> bool:
+    """The same for one that is not empty: clients send the same one with each request."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:

@@ -9,16 +9,18 @@ says beforehand how many messages it would be.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from penstock.protocols.http.data.live.tail import pattern_of
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
 from penstock.protocols.http.shared.fields import check_fields, object_of
+from penstock.protocols.http.shared.positions import answer_of
 from penstock.router.exchanges.exchanges import MQTT_EXCHANGE
 from penstock.router.queues.backfill import ARGUMENT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.protocols.http.data.access import Access
     from penstock.router.vhost.queue_methods import Bound
 
@@ -65,13 +67,9 @@ class LogReplay:
     async def _has_history(self, bound: Bound) -> None:
         if bound.history is None:
             return
-        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        history = bound.history
 
-        def told(ok: bool) -> None:
-            if not done.done():
-                done.set_result(ok)
+        def ask(tell: Callable[[bool | None], None]) -> None:
+            history(lambda ok: tell(ok or None))
 
-        bound.history(told)
-        self._access.broker.tick.schedule()
-        if not await done:
-            raise HttpError(503, "unavailable", "the log could not be read; see its lines")
+        await answer_of(ask, self._access.broker.tick)

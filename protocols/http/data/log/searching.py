@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from penstock.log_core.history.content_search import Reached
-from penstock.protocols.http.server.messages import HttpError
+from penstock.protocols.http.shared.positions import answer_of
 
 if TYPE_CHECKING:
     from penstock.log_core.batch._batch import Record
@@ -44,15 +43,7 @@ async def look(
     """Hand the records of a span to `found`, or count them; how far it came. Raises HttpError 503."""
     if span[0] >= span[1]:
         return Reached(span[1])
-    done: asyncio.Future[Reached | None] = asyncio.get_running_loop().create_future()
-
-    def told(reached: Reached | None) -> None:
-        if not done.done():
-            done.set_result(reached)
-
-    access.broker.log.search_content(span, matcher, content, limits, found, told)
-    access.broker.tick.schedule()  # records appended last have to be written first
-    reached = await done
-    if reached is None:
-        raise HttpError(503, "unavailable", "the log could not be read; see its lines")
-    return reached
+    log = access.broker.log
+    return await answer_of(
+        lambda tell: log.search_content(span, matcher, content, limits, found, tell), access.broker.tick
+    )

@@ -18,17 +18,16 @@ of MQTT topics for what was published to those; and whichever protocol it came b
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.log_core.batch._batch import AMQP091
 from penstock.log_core.delayed.listing import BEFORE_ALL
 from penstock.protocols.http.data.access import Access
 from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.shared.positions import answer_of
 from penstock.protocols.http.shared.rights import may_read
 from penstock.router.errors import AccessRefused, NotFound
 from penstock.router.exchanges.exchanges import MQTT_EXCHANGE
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COUNTED", "ID_PATTERN", "DelayedHandlers"]
 
-T = TypeVar("T")
 
 ID_PATTERN: Final = "^[0-9]{1,18}-[0-9]{1,18}$"
 """Of a waiting message, and of a cursor: when it is due in ms since 1970, and where it was scheduled."""
@@ -77,7 +75,7 @@ class DelayedHandlers:
         behind = _key_of(cursor) if cursor else BEFORE_ALL
         if behind is None:
             raise HttpError(400, "bad_field", "cursor: send it as the answer before had it")
-        found = await self._told(partial(look, access.broker, vhost, behind, int(most)))
+        found = await answer_of(partial(look, access.broker, vhost, behind, int(most)), access.broker.tick)
         answer: dict[str, Any] = {
             "messages": [
                 _shown(one, vhost, identity)
@@ -98,7 +96,9 @@ class DelayedHandlers:
         for _ in range(COUNTED // LOOKED_AT):
             if behind is None:
                 break
-            found = await self._told(partial(look, access.broker, vhost, behind, LOOKED_AT))
+            found = await answer_of(
+                partial(look, access.broker, vhost, behind, LOOKED_AT), access.broker.tick
+            )
             behind = found.next
             counts.update(
                 one.due_ms // _HOUR_MS
@@ -118,7 +118,8 @@ class DelayedHandlers:
         vhost, identity = access.vhost(request), access.identity(request)
         key = _key_of(request.names["waiting"])
         access.accepting(vhost, identity)
-        if key is None or not await self._told(partial(publish_one, access.broker, vhost, identity, *key)):
+        ask = None if key is None else partial(publish_one, access.broker, vhost, identity, *key)
+        if ask is None or not await answer_of(ask, access.broker.tick):
             raise HttpError(404, "not_found", "no such message waits, or your user may not publish it")
         return await self._decided()
 
@@ -127,7 +128,8 @@ class DelayedHandlers:
         access = self._access
         vhost, identity = access.vhost(request), access.identity(request)
         key = _key_of(request.names["waiting"])
-        if key is None or not await self._told(partial(cancel_one, access.broker, vhost, identity, *key)):
+        ask = None if key is None else partial(cancel_one, access.broker, vhost, identity, *key)
+        if ask is None or not await answer_of(ask, access.broker.tick):
             raise HttpError(404, "not_found", "no such message waits, or your user may not cancel it")
         return await self._decided()
 
@@ -148,21 +150,6 @@ class DelayedHandlers:
     async def _decided(self) -> Response:
         await self._access.kept(self._access.broker.log.appender.next_lsn - 1, "fsync")
         return Response(204)
-
-    async def _told(self, ask: Callable[[Callable[[T | None], object]], object]) -> T:
-        """The answer, now or when the disk was read. Raises HttpError 503: the disk does not answer."""
-        done: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
-
-        def told(found: T | None) -> None:
-            if not done.done():
-                done.set_result(found)
-
-        ask(told)
-        self._access.broker.tick.schedule()  # messages scheduled last have to be written first
-        found = await done
-        if found is None:
-            raise HttpError(503, "unavailable", "the log could not be read; see its lines")
-        return found
 
 
 def _id_of(due_ms: int, place: int) -> str:

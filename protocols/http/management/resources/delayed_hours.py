@@ -8,13 +8,14 @@ They are counted by their entries in the indexes; no message is read. A request 
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from penstock.log_core.delayed.listing import BEFORE_ALL, Counted, count_waiting
+from penstock.log_core.delayed.listing import BEFORE_ALL, count_waiting
 from penstock.protocols.http.management.context import Management
-from penstock.protocols.http.server.messages import HttpError, Request, Response, json_response
+from penstock.protocols.http.server.messages import Request, Response, json_response
+from penstock.protocols.http.shared.positions import answer_of
 
 if TYPE_CHECKING:
     from penstock.log_core.delayed._delays import Key
@@ -51,22 +52,9 @@ async def _count(api: Management) -> tuple[Counter[int], bool]:
     for _ in range(COUNTED // _AT_ONCE):
         if behind is None:
             break
-        found = await _next(api, behind)
+        found = await answer_of(
+            partial(count_waiting, api.broker.log, behind, _AT_ONCE, _HOUR_MS), api.broker.tick
+        )
         counts.update(found.counts)
         behind = found.next
     return counts, behind is not None
-
-
-async def _next(api: Management, behind: Key) -> Counted:
-    done: asyncio.Future[Counted | None] = asyncio.get_running_loop().create_future()
-
-    def told(found: Counted | None) -> None:
-        if not done.done():
-            done.set_result(found)
-
-    count_waiting(api.broker.log, behind, _AT_ONCE, _HOUR_MS, told)
-    api.broker.tick.schedule()  # messages scheduled last have to be written first
-    found = await done
-    if found is None:
-        raise HttpError(503, "unavailable", "the log could not be read; see its lines")
-    return found

@@ -75,7 +75,7 @@ class Local:
         record = {
             "peer": ("127.0.0.1", next(self._ports) & 0xFFFF),
             "foreign": False,
-            "internal": True,
+            "is_link": True,
             "server": ("127.0.0.1", listener.port),
             "user": None,
             "said": 0,

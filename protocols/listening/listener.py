@@ -252,6 +252,7 @@ class Listener(Acceptor):
         connection = self.meet(host, port, foreign=record["foreign"])
         connection.admitted = True
         connection.internal = record.get("internal", False)
+        connection.is_link = record.get("is_link", False)
         connection.nonce = record.get("nonce", "")
         ends = list(itertools.accumulate(record["reads"], initial=0))
         reads = [data[start:end] for start, end in itertools.pairwise(ends)]

@@ -75,7 +75,9 @@ class Connection(Life, asyncio.BufferedProtocol):
     vouched: Identity | None = None
     """The user that logged in by another front end before, and need not do it again."""
     internal = False
-    """The peer is another worker, on behalf of its clients, or a link of this one."""
+    """The peer is another worker, on behalf of its clients."""
+    is_link = False
+    """The peer is a link of the gateway itself."""
     _waiting = 0
     _counted = 0
 

@@ -60,7 +60,7 @@ class Peer(Sink):
 
     # Called by the session
 
-    internal = False
+    is_link = False
 
     @property
     def sink(self) -> Sink:

@@ -343,7 +343,7 @@ cdef class SessionLifecycle:
 
     def _deliver_to(self, ClientFields client not None, dict properties not None, unsigned long long skip_qos0_before):
         window = properties.get("receive_maximum", 65535)
-        if not self._host.internal:
+        if not self._host.is_link:
             window = min(window, self._options.max_inflight)
         client.own_queue.cursor.skip_transient_until = skip_qos0_before
         self._delivery = delivery = Delivery(

@@ -65,7 +65,7 @@ class Host(Protocol):
         """Rules about loopback hold for the peer."""
 
     @property
-    def internal(self) -> bool:
+    def is_link(self) -> bool:
         """The peer is a link of the gateway itself: it gets as many messages at a time as it asks for."""
 
     def pause(self, seconds: float, then: Callable[[], None]) -> None:
